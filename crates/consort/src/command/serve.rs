@@ -1,0 +1,119 @@
+//! `consort serve`: runs a node until a signal or its engine ends it.
+
+use std::io;
+use std::process::ExitCode;
+
+use consort::config::LogFormat;
+use consort::{Config, Node, StartError};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::settings::SettingArgs;
+use super::{ENGINE_FAILED, FAILED, fail};
+use crate::logging::{self, announce};
+
+/// Shells report a process ended by signal n as 128 + n.
+const ENDED_BY_SIGNAL: u8 = 128;
+
+pub(super) fn run(settings: &SettingArgs) -> ExitCode {
+    let config = match settings.resolve() {
+        Ok(config) => config,
+        Err(problems) => return fail(FAILED, &problems),
+    };
+    logging::start(&config.log);
+    raise_open_files();
+    match tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("consort").build() {
+        Ok(runtime) => runtime.block_on(serve(config)),
+        Err(error) => fail(FAILED, &format!("cannot start threads: {error}")),
+    }
+}
+
+async fn serve(config: Config) -> ExitCode {
+    let mut signals = match Signals::new() {
+        Ok(signals) => signals,
+        Err(error) => return fail(FAILED, &format!("cannot listen for signals: {error}")),
+    };
+    let format = config.log.format;
+    announce(format, &format!("consort {}", env!("CARGO_PKG_VERSION")));
+    let started = tokio::select! {
+        started = Node::start(config) => started,
+        // Nothing has been accepted yet, so there is nothing to finish.
+        _ = signals.next() => return ExitCode::SUCCESS,
+    };
+    let node = match started {
+        Ok(node) => node,
+        Err(error @ StartError::Engine { .. }) => return fail(ENGINE_FAILED, &error.to_string()),
+        Err(error @ StartError::Http(_)) => return fail(FAILED, &error.to_string()),
+    };
+    for line in node.report() {
+        announce(format, line);
+    }
+    announce(format, &format!("node '{}' listens on http://{}", node.id(), node.address()));
+    until_the_end(node, signals, format).await
+}
+
+async fn until_the_end(node: Node, mut signals: Signals, format: LogFormat) -> ExitCode {
+    let failure = tokio::select! {
+        _ = signals.next() => None,
+        reason = node.failed() => Some(reason),
+    };
+    match &failure {
+        None => announce(
+            format,
+            "stopping: finishing the running requests; a second signal stops at once",
+        ),
+        Some(reason) => tracing::error!(%reason, "the engine failed; stopping"),
+    }
+    let drained = tokio::select! {
+        drained = node.stop() => drained,
+        number = signals.next() => return ExitCode::from(ENDED_BY_SIGNAL + number),
+    };
+    if drained.unfinished > 0 {
+        tracing::warn!(
+            connections = drained.unfinished,
+            "stopped before all requests were finished"
+        );
+    }
+    match failure {
+        None => ExitCode::SUCCESS,
+        Some(reason) => fail(
+            ENGINE_FAILED,
+            &format!("the engine failed: {reason}; start the node again when the cause is mended"),
+        ),
+    }
+}
+
+/// SIGTERM (service managers, containers) and SIGINT (Ctrl-C).
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Signals> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    /// The number of the next signal.
+    async fn next(&mut self) -> u8 {
+        tokio::select! {
+            _ = self.terminate.recv() => 15,
+            _ = self.interrupt.recv() => 2,
+        }
+    }
+}
+
+/// Every connection and every table of the embedded engine is an open file, and the usual soft
+/// limit of 1,024 would be met before `max_connections`. The hard limit is the administrator's word
+/// and stays.
+fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum
+        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })
+    {
+        tracing::debug!(%error, "the limit of open files could not be raised");
+    }
+}

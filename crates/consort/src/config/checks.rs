@@ -1,0 +1,119 @@
+//! Checks that need more than one setting, or a look at a file that a setting names.
+
+use std::fs;
+use std::path::Path;
+
+use consort_server::Tokens;
+
+use super::problem::{Place, Problem};
+use super::{Config, Given, TOUR_ENGINE};
+
+/// `has_file` is false on the tour.
+pub(super) fn across(
+    config: &mut Config,
+    given: &Given,
+    has_file: bool,
+    problems: &mut Vec<Problem>,
+) {
+    if !has_file {
+        tour_engine(config, given, problems);
+    }
+    broker_needs_redis(config, given, problems);
+    authority_needs_tls(config, given, problems);
+    tokens_file(config, given, problems);
+    reachable_needs_tokens(config, given, problems);
+}
+
+impl Given {
+    /// Where a setting was given, when it was and could be read.
+    fn place(&self, path: &str) -> Option<Place> {
+        self.places.get(path).filter(|_| !self.unreadable.contains(path)).cloned()
+    }
+}
+
+fn tour_engine(config: &Config, given: &Given, problems: &mut Vec<Problem>) {
+    let Some(place) = given.place("engine.url") else { return };
+    if config.engine.url.reveal() != TOUR_ENGINE {
+        let message = format!(
+            "without a config file Consort runs its tour, always in {TOUR_ENGINE}; \
+             for another engine write a file (`consort config --defaults > consort.toml`) and give it with -c"
+        );
+        problems.push(Problem::new(place, message));
+    }
+}
+
+fn broker_needs_redis(config: &Config, given: &Given, problems: &mut Vec<Problem>) {
+    let Some(place) = given.place("engine.broker") else { return };
+    if given.unreadable.contains("engine.url") || config.engine.url.scheme().starts_with("redis") {
+        return;
+    }
+    let message = format!(
+        "'broker' in [engine] keeps the streams on RabbitMQ and needs the state on Redis, but 'url' is {}; \
+         set 'url' to a redis:// address, or leave out 'broker'",
+        config.engine.url
+    );
+    problems.push(Problem::new(place, message));
+}
+
+fn authority_needs_tls(config: &Config, given: &Given, problems: &mut Vec<Problem>) {
+    let Some(place) = given.place("engine.tls_ca") else { return };
+    let Some(path) = &config.engine.tls_ca else { return };
+    if ["engine.url", "engine.broker"].iter().any(|path| given.unreadable.contains(path)) {
+        return;
+    }
+    let broker = config.engine.broker.as_ref().map_or("", |broker| broker.scheme());
+    if !config.engine.url.scheme().starts_with("rediss") && broker != "amqps" {
+        let message = "'tls_ca' in [engine] has no use: neither 'url' nor 'broker' is over TLS; \
+                       begin one with rediss:// or amqps://, or leave out 'tls_ca'";
+        problems.push(Problem::new(place, message));
+    } else if let Err(error) = fs::File::open(path) {
+        problems.push(Problem::new(
+            place,
+            format!("'tls_ca' in [engine]: cannot read {}: {error}", path.display()),
+        ));
+    }
+}
+
+fn tokens_file(config: &mut Config, given: &Given, problems: &mut Vec<Problem>) {
+    let Some(place) = given.place("http.tokens_file") else { return };
+    if !config.http.tokens.is_empty() {
+        let message = "'tokens_file' in [http] and 'tokens' are both given; leave out one of them";
+        problems.push(Problem::new(place, message));
+        return;
+    }
+    let Some(path) = &config.http.tokens_file else { return };
+    match read_tokens(path) {
+        Ok(tokens) => config.http.tokens = tokens,
+        Err(wrong) => problems.push(Problem::new(
+            place,
+            format!("'tokens_file' in [http]: {}: {wrong}", path.display()),
+        )),
+    }
+}
+
+fn read_tokens(path: &Path) -> Result<Tokens, String> {
+    let text = fs::read_to_string(path).map_err(|error| format!("cannot read it: {error}"))?;
+    let tokens: Vec<String> =
+        text.lines().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect();
+    if tokens.is_empty() {
+        return Err("it has no tokens; write one a line".to_owned());
+    }
+    Tokens::new(tokens).map_err(|bad| bad.to_string())
+}
+
+fn reachable_needs_tokens(config: &Config, given: &Given, problems: &mut Vec<Problem>) {
+    let Some(place) = given.place("http.listen") else { return };
+    // A mistake in the tokens themselves has been told, and a file that gave none as well.
+    let tokens_tried = given.unreadable.contains("http.tokens")
+        || given.unreadable.contains("http.tokens_file")
+        || given.places.contains_key("http.tokens_file");
+    let open_to_all = config.http.tokens.is_empty() && !tokens_tried;
+    if !config.http.listen.ip().is_loopback() && open_to_all {
+        let message = format!(
+            "'listen' in [http]: other machines can reach {}, and without access tokens anybody there could use \
+             this node; set 'tokens' or 'tokens_file', or listen on 127.0.0.1",
+            config.http.listen
+        );
+        problems.push(Problem::new(place, message));
+    }
+}

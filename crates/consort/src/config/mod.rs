@@ -1,0 +1,220 @@
+//! The node's settings: defaults, file, environment and flags, laid over each other in that order.
+//!
+//! One table, [`schema`], lists every setting with its name, its meaning and how it is read and
+//! shown. The file, the environment, `--set` and `consort config --defaults` are all derived from
+//! it. All problems of all sources are collected, each with its place; none of them ever repeats a
+//! secret.
+
+mod checks;
+mod defaults;
+mod document;
+mod overrides;
+mod problem;
+mod read;
+mod redact;
+mod schema;
+mod suggest;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use consort_server::Tokens;
+
+pub use defaults::commented_defaults;
+pub use overrides::Flag;
+pub use problem::{Problem, Problems};
+pub use redact::SecretUrl;
+
+use problem::Place;
+use read::Raw;
+use schema::Setting;
+
+/// The engine of the tour, which runs when no config file is given.
+pub const TOUR_ENGINE: &str = "embedded:./consort-tour";
+
+/// Everything a node can be told.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Config {
+    pub node: NodeConfig,
+    pub http: HttpConfig,
+    pub engine: EngineConfig,
+    pub log: LogConfig,
+}
+
+/// `[node]`
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodeConfig {
+    /// `None`: host name and a random part, chosen when the node starts.
+    pub id: Option<String>,
+}
+
+/// `[http]`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpConfig {
+    pub listen: SocketAddr,
+    /// From `tokens`, or from the file named by `tokens_file`.
+    pub tokens: Tokens,
+    pub tokens_file: Option<PathBuf>,
+    pub max_body: u64,
+    pub max_connections: usize,
+    pub first_byte_timeout: Duration,
+    pub header_timeout: Duration,
+    pub body_timeout: Duration,
+}
+
+/// `[engine]`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EngineConfig {
+    pub url: SecretUrl,
+    pub broker: Option<SecretUrl>,
+    pub namespace: String,
+    pub partitions: u16,
+    pub shards: u16,
+    pub durability: Durability,
+    pub allow_volatile: bool,
+    pub tls_ca: Option<PathBuf>,
+}
+
+/// What the embedded engine has done with a write before it counts as done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// On the disk: survives a power loss.
+    Fsync,
+    /// With the operating system: survives a killed process.
+    Process,
+}
+
+/// `[log]`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogConfig {
+    pub format: LogFormat,
+    /// A level, or directives of tracing's `EnvFilter`.
+    pub level: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+/// Where settings come from; the environment wins over the file, and the flags over both.
+#[derive(Clone, Default)]
+pub struct Sources {
+    /// Without a file the node runs the tour.
+    pub file: Option<ConfigFile>,
+    /// The process's environment; only names that begin with `CONSORT_` are looked at.
+    pub environment: Vec<(std::ffi::OsString, std::ffi::OsString)>,
+    pub flags: Vec<Flag>,
+}
+
+/// A config file that has been read.
+#[derive(Clone)]
+pub struct ConfigFile {
+    /// As the user named it, for messages.
+    pub name: String,
+    pub text: String,
+}
+
+/// The environment is left out: it is full of other programs' secrets.
+impl std::fmt::Debug for Sources {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sources")
+            .field("file", &self.file)
+            .field("flags", &self.flags)
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for ConfigFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ConfigFile").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// One setting, given somewhere.
+struct Assignment {
+    setting: &'static Setting,
+    raw: Raw,
+    place: Place,
+}
+
+/// Where each setting came from, and which could not be read: what the checks across settings need
+/// to know.
+#[derive(Default)]
+struct Given {
+    places: BTreeMap<&'static str, Place>,
+    unreadable: BTreeSet<&'static str>,
+}
+
+impl Config {
+    /// Lays all sources over the defaults. Reads the file named by `tokens_file`, and no other.
+    pub fn resolve(sources: &Sources) -> Result<Config, Problems> {
+        let mut problems = Vec::new();
+        let mut assignments = Vec::new();
+        let mut config = Config::default();
+        match &sources.file {
+            Some(file) => document::collect(file, &mut assignments, &mut problems),
+            None => config.engine.url = SecretUrl::new(TOUR_ENGINE),
+        }
+        overrides::from_environment(&sources.environment, &mut assignments, &mut problems);
+        overrides::from_flags(&sources.flags, &mut assignments, &mut problems);
+
+        let mut given = Given::default();
+        for Assignment { setting, raw, place } in assignments {
+            match (setting.set)(&mut config, &raw) {
+                Ok(()) => {
+                    given.places.insert(setting.path, place);
+                }
+                Err(wrong) => {
+                    given.unreadable.insert(setting.path);
+                    problems.push(Problem::new(place, format!("{} {wrong}", setting.named())));
+                }
+            }
+        }
+        checks::across(&mut config, &given, sources.file.is_some(), &mut problems);
+        if problems.is_empty() { Ok(config) } else { Err(Problems::new(problems)) }
+    }
+}
+
+impl Default for HttpConfig {
+    fn default() -> HttpConfig {
+        let limits = consort_server::Limits::default();
+        HttpConfig {
+            listen: SocketAddr::from(([127, 0, 0, 1], 7400)),
+            tokens: Tokens::default(),
+            tokens_file: None,
+            max_body: limits.max_body,
+            max_connections: limits.max_connections,
+            first_byte_timeout: limits.first_byte,
+            header_timeout: limits.header,
+            body_timeout: limits.body,
+        }
+    }
+}
+
+impl Default for EngineConfig {
+    fn default() -> EngineConfig {
+        EngineConfig {
+            url: SecretUrl::new("embedded:./consort-data"),
+            broker: None,
+            namespace: "default".to_owned(),
+            partitions: 32,
+            shards: 16,
+            durability: Durability::Fsync,
+            allow_volatile: false,
+            tls_ca: None,
+        }
+    }
+}
+
+impl Default for LogConfig {
+    fn default() -> LogConfig {
+        LogConfig { format: LogFormat::Text, level: "info".to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,27 @@
+//! A Consort node as a library: read a [`Config`], start a [`Node`], stop it.
+//!
+//! The binary of the same name is a thin layer over this: command line, logging, signals.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use consort::config::{ConfigFile, Sources};
+//! use consort::{Config, Node};
+//!
+//! let text = "[http]\nlisten = \"127.0.0.1:0\"\n[engine]\nurl = \"memory:\"\n";
+//! let file = ConfigFile { name: "inline".into(), text: text.into() };
+//! let config = Config::resolve(&Sources { file: Some(file), ..Sources::default() })?;
+//! let node = Node::start(config).await?;
+//! println!("http://{}", node.address());
+//! node.stop().await;
+//! # Ok(())
+//! # }
+//! ```
+
+pub mod config;
+mod engines_pending;
+mod identity;
+mod node;
+
+pub use config::Config;
+pub use node::{Node, StartError};

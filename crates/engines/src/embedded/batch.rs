@@ -1,0 +1,328 @@
+//! One batch in the making: appends and commits folded, in their order, into rows to write at once.
+//!
+//! Commits see the changes of those before them in the batch through the cache, although nothing is
+//! written yet. Expectations are checked before anything is changed, and no operation can fail after
+//! that, so a commit is folded in whole or not at all.
+
+use bytes::Bytes;
+use consort_kernel::{
+    Cell, Commit, CommitError, Committed, Digest, Expect, Key, Kind, Note, Operation, Shard,
+    Sketch, Timestamp, Value,
+};
+use hashbrown::{HashMap, HashSet};
+
+use super::cache::Cache;
+use super::cell::{Row, SetRow};
+use super::rows;
+use super::tables::Tables;
+
+/// The row that keeps the last generation given to a set.
+const GENERATION_ROW: &[u8] = b"generation";
+
+/// What the writer remembers from batch to batch.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    pub(super) cache: Cache,
+    /// The next number of each partition and feed, by table and prefix.
+    next: HashMap<(bool, Vec<u8>), u64>,
+    /// The last generation given to a set.
+    generation: Option<u64>,
+}
+
+impl Memory {
+    /// The number that the next entry of a partition (`log`) or feed gets.
+    pub(super) fn next(&mut self, tables: &Tables, log: bool, prefix: &[u8]) -> fjall::Result<u64> {
+        let place = (log, prefix.to_vec());
+        if let Some(&next) = self.next.get(&place) {
+            return Ok(next);
+        }
+        let table = if log { &tables.log } else { &tables.feeds };
+        let next = match table.prefix(prefix).next_back() {
+            Some(newest) => rows::entry_number(&newest.key()?) + 1,
+            None => 0,
+        };
+        self.next.insert(place, next);
+        Ok(next)
+    }
+
+    fn advance(&mut self, log: bool, prefix: &[u8], next: u64) {
+        self.next.insert((log, prefix.to_vec()), next);
+    }
+}
+
+/// The batch.
+pub(super) struct Batch<'a> {
+    tables: &'a Tables,
+    memory: &'a mut Memory,
+    now: Timestamp,
+    write: fjall::OwnedWriteBatch,
+    dirty: HashSet<fjall::Slice>,
+    members: HashSet<Vec<u8>>,
+    new_generation: bool,
+}
+
+impl<'a> Batch<'a> {
+    pub(super) fn new(tables: &'a Tables, memory: &'a mut Memory, now: Timestamp) -> Self {
+        let write = tables.db.batch();
+        let (dirty, members) = (HashSet::new(), HashSet::new());
+        Batch { tables, memory, now, write, dirty, members, new_generation: false }
+    }
+
+    /// The number that the next entry of a partition (`log`) or feed gets.
+    pub(super) fn next(&mut self, log: bool, prefix: &[u8]) -> fjall::Result<u64> {
+        self.memory.next(self.tables, log, prefix)
+    }
+
+    /// Puts an entry at the end of a partition (`log`) or feed.
+    pub(super) fn append(
+        &mut self,
+        log: bool,
+        prefix: &[u8],
+        digest: Digest,
+        contents: &[u8],
+    ) -> fjall::Result<()> {
+        let number = self.memory.next(self.tables, log, prefix)?;
+        let table = if log { &self.tables.log } else { &self.tables.feeds };
+        let value = rows::entry_value(digest, contents);
+        self.write.insert(table, rows::entry(prefix, number), value);
+        self.memory.advance(log, prefix, number + 1);
+        Ok(())
+    }
+
+    /// Folds a commit in, or says why not. The outer error is the disk's.
+    pub(super) fn commit(
+        &mut self,
+        shard: Shard,
+        commit: &Commit,
+    ) -> fjall::Result<Result<Committed, CommitError>> {
+        if let Some(present) = self.stale(shard, &commit.expects)? {
+            return Ok(Err(CommitError::Stale(present)));
+        }
+        let mut committed = Committed::default();
+        for (place, operation) in commit.operations.iter().enumerate() {
+            if !self.apply(shard, operation)? {
+                committed.left_out.push(place);
+            }
+        }
+        Ok(Ok(committed))
+    }
+
+    /// Writes everything. What was dirty is told back, for the cache.
+    pub(super) fn write(mut self, mode: fjall::PersistMode) -> fjall::Result<Vec<fjall::Slice>> {
+        let dirty: Vec<fjall::Slice> = self.dirty.drain().collect();
+        for key in &dirty {
+            match self.memory.cache.get(key).flatten() {
+                Some(row) => self.write.insert(&self.tables.cells, key.clone(), row.into_slice()),
+                None => self.write.remove(&self.tables.cells, key.clone()),
+            }
+        }
+        if self.new_generation {
+            let generation = self.memory.generation.unwrap_or_default();
+            self.write.insert(&self.tables.meta, GENERATION_ROW, generation.to_be_bytes());
+        }
+        self.write.durability(Some(mode)).commit()?;
+        Ok(dirty)
+    }
+
+    /// The present values, if an expectation does not hold.
+    fn stale(
+        &mut self,
+        shard: Shard,
+        expects: &[Expect],
+    ) -> fjall::Result<Option<Vec<Option<Value>>>> {
+        let mut present = Vec::with_capacity(expects.len());
+        for expect in expects {
+            let cell = expect.cell();
+            let row = self.row(&rows::cell(shard, &cell))?;
+            present.push(row.map(|row| row.value(cell.kind)));
+        }
+        let mut pairs = expects.iter().zip(&present);
+        let hold = pairs.all(|(expect, value)| expect.holds(value.as_ref()));
+        Ok((!hold).then_some(present))
+    }
+
+    /// A cell's row as this batch has it; `None` if it is absent or has expired.
+    fn row(&mut self, key: &[u8]) -> fjall::Result<Option<Row>> {
+        let row = match self.memory.cache.get(key) {
+            Some(row) => row,
+            None => {
+                let row = self.tables.cells.get(key)?.map(Row::stored);
+                self.memory.cache.remember(key.into(), row.clone());
+                row
+            }
+        };
+        Ok(row.filter(|row| !row.expired(self.now)))
+    }
+
+    fn set(&mut self, key: Vec<u8>, row: Option<Row>) {
+        let key = fjall::Slice::from(key);
+        self.dirty.insert(key.clone());
+        self.memory.cache.remember(key, row);
+    }
+
+    /// Applies one operation; false if it was an addition that had to be left out.
+    fn apply(&mut self, shard: Shard, operation: &Operation) -> fjall::Result<bool> {
+        match operation {
+            Operation::Put { key, value } => {
+                let key = rows::cell_row(shard, Kind::Bytes, key.as_bytes());
+                self.set(key, Some(Row::new(None, value)));
+            }
+            Operation::Delete(cell) => self.delete(rows::cell(shard, cell), cell.kind)?,
+            Operation::Add { key, by, on_overflow } => {
+                return self.add(shard, key, *by, on_overflow.as_ref());
+            }
+            Operation::Min { key, rank } => {
+                self.extreme(shard, Kind::Min, key, rank, |held| rank < held)?
+            }
+            Operation::Max { key, rank } => {
+                self.extreme(shard, Kind::Max, key, rank, |held| rank > held)?
+            }
+            Operation::Last { key, rank, value } => {
+                let key = rows::cell_row(shard, Kind::Last, key.as_bytes());
+                let held = self.row(&key)?;
+                if held.as_ref().is_none_or(|held| rank > held.as_last().0) {
+                    let expires = held.and_then(|held| held.expires());
+                    self.set(key, Some(Row::last(expires, rank, value)));
+                }
+            }
+            Operation::Insert { key, members } if !members.is_empty() => {
+                self.insert(shard, key, members)?;
+            }
+            Operation::Sketch { key, members } if !members.is_empty() => {
+                self.sketch(shard, key, members)?;
+            }
+            Operation::Insert { .. } | Operation::Sketch { .. } => {}
+            Operation::Expire { cell, at } => self.expire(shard, cell, *at)?,
+            Operation::Append(note) => self.note(shard, note)?,
+        }
+        Ok(true)
+    }
+
+    fn delete(&mut self, key: Vec<u8>, kind: Kind) -> fjall::Result<()> {
+        // The row is read even if it has expired: its members must be cleared away all the same.
+        self.row(&key)?;
+        if let Some(row) = self.memory.cache.get(&key).flatten() {
+            self.bury(kind, &row);
+            self.set(key, None);
+        }
+        Ok(())
+    }
+
+    /// Notes that a set's members are no longer needed.
+    fn bury(&mut self, kind: Kind, row: &Row) {
+        if kind == Kind::Set {
+            let generation = row.as_set().generation.to_be_bytes();
+            self.write.insert(&self.tables.graves, generation, b"");
+        }
+    }
+
+    fn add(
+        &mut self,
+        shard: Shard,
+        key: &Key,
+        by: i64,
+        on_overflow: Option<&Note>,
+    ) -> fjall::Result<bool> {
+        let key = rows::cell_row(shard, Kind::Counter, key.as_bytes());
+        let held = self.row(&key)?;
+        let number = held.as_ref().map_or(0, Row::as_counter);
+        if let Some(sum) = number.checked_add(by) {
+            let expires = held.and_then(|held| held.expires());
+            self.set(key, Some(Row::counter(expires, sum)));
+            return Ok(true);
+        }
+        if let Some(note) = on_overflow {
+            self.note(shard, note)?;
+        }
+        Ok(false)
+    }
+
+    fn extreme(
+        &mut self,
+        shard: Shard,
+        kind: Kind,
+        key: &Key,
+        rank: &Bytes,
+        wins: impl Fn(&[u8]) -> bool,
+    ) -> fjall::Result<()> {
+        let key = rows::cell_row(shard, kind, key.as_bytes());
+        let held = self.row(&key)?;
+        if held.as_ref().is_none_or(|held| wins(held.contents())) {
+            let expires = held.and_then(|held| held.expires());
+            self.set(key, Some(Row::new(expires, rank)));
+        }
+        Ok(())
+    }
+
+    fn insert(&mut self, shard: Shard, key: &Key, members: &[Bytes]) -> fjall::Result<()> {
+        let key = rows::cell_row(shard, Kind::Set, key.as_bytes());
+        let held = self.row(&key)?;
+        let mut set = match &held {
+            Some(held) => held.as_set(),
+            None => {
+                // An expired set may still have members: they are buried, and the new one starts apart.
+                self.delete(key.clone(), Kind::Set)?;
+                SetRow { generation: self.next_generation()?, count: 0 }
+            }
+        };
+        for member in members {
+            let row = rows::member(set.generation, member);
+            if self.members.contains(&row) || self.tables.members.contains_key(&row)? {
+                continue;
+            }
+            self.write.insert(&self.tables.members, row.clone(), b"");
+            self.members.insert(row);
+            set.count += 1;
+        }
+        let expires = held.and_then(|held| held.expires());
+        self.set(key, Some(Row::set(expires, set)));
+        Ok(())
+    }
+
+    fn next_generation(&mut self) -> fjall::Result<u64> {
+        let last = match self.memory.generation {
+            Some(last) => last,
+            None => {
+                let stored = self.tables.meta.get(GENERATION_ROW)?;
+                let stored = stored.and_then(|row| row.first_chunk().copied());
+                stored.map_or(0, u64::from_be_bytes)
+            }
+        };
+        self.memory.generation = Some(last + 1);
+        self.new_generation = true;
+        Ok(last + 1)
+    }
+
+    fn sketch(&mut self, shard: Shard, key: &Key, members: &[Bytes]) -> fjall::Result<()> {
+        let key = rows::cell_row(shard, Kind::Sketch, key.as_bytes());
+        let held = self.row(&key)?;
+        let mut sketch =
+            held.as_ref().and_then(|held| Sketch::decode(held.contents())).unwrap_or_default();
+        let mut changed = held.is_none();
+        for member in members {
+            changed |= sketch.insert(member);
+        }
+        if changed {
+            let expires = held.and_then(|held| held.expires());
+            self.set(key, Some(Row::new(expires, &sketch.encode())));
+        }
+        Ok(())
+    }
+
+    fn expire(&mut self, shard: Shard, cell: &Cell, at: Option<Timestamp>) -> fjall::Result<()> {
+        let key = rows::cell(shard, cell);
+        if let Some(held) = self.row(&key)? {
+            if let Some(at) = at {
+                self.write.insert(&self.tables.expiries, rows::expiry(at.0.max(1), &key), b"");
+            }
+            let row = Row::new(at, held.contents());
+            self.set(key, Some(row));
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, shard: Shard, note: &Note) -> fjall::Result<()> {
+        let prefix = rows::feed(shard, &note.feed);
+        self.append(false, &prefix, Digest::of(&note.entry), &note.entry)
+    }
+}

@@ -1,0 +1,116 @@
+//! The embedded engine: log and store in one folder, on fjall, with nothing else to install.
+//!
+//! One writer thread owns all changes. It takes the appends and commits that are waiting, folds them
+//! into one batch, writes it with one fsync, and only then answers: many callers share each fsync, and
+//! no tokio worker ever waits for the disk. Reads go to fjall directly, from blocking threads.
+
+mod batch;
+mod cache;
+mod cell;
+mod entries;
+mod folder;
+mod log;
+mod queue;
+mod rows;
+mod store;
+mod sweep;
+mod tables;
+mod writer;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use consort_kernel::{Clock, Fault, Poison, Wakes};
+
+pub use folder::FolderError;
+pub use log::EmbeddedLog;
+pub use store::EmbeddedStore;
+
+use folder::FolderLock;
+use queue::Queue;
+use tables::Tables;
+use writer::Writer;
+
+/// What an acknowledged write survives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// Power loss, if the disk honours fsync.
+    #[default]
+    Fsync,
+    /// A killed process, but not a power loss: the write is with the operating system.
+    Process,
+}
+
+/// The one engine behind the log and the store of a folder.
+#[derive(Debug)]
+struct Shared {
+    tables: Tables,
+    queue: Arc<Queue>,
+    wakes: Arc<Wakes>,
+    clock: Arc<dyn Clock>,
+    poison: Poison,
+    writer: Option<std::thread::JoinHandle<()>>,
+    // Declared last: the folder is let go when everything else is closed.
+    _lock: FolderLock,
+}
+
+impl Shared {
+    /// The fault of an engine that failed for good.
+    fn healthy(&self) -> Result<(), Fault> {
+        self.poison.reason().map_or(Ok(()), |reason| Err(Fault::Fatal(reason)))
+    }
+
+    /// Runs a read where it may wait for the disk.
+    async fn read<T, F>(self: &Arc<Self>, read: F) -> T
+    where
+        T: Send + 'static,
+        F: FnOnce(&Shared) -> T + Send + 'static,
+    {
+        let shared = self.clone();
+        match tokio::task::spawn_blocking(move || read(&shared)).await {
+            Ok(answer) => answer,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // Only a runtime that is shutting down cancels blocking work: nobody is waiting.
+                Err(_) => std::future::pending().await,
+            },
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.queue.close();
+        if let Some(writer) = self.writer.take() {
+            // The writer ends after its present batch. A panic in it has poisoned the engine already.
+            let _ = writer.join();
+        }
+    }
+}
+
+/// Opens the folder, making it if need be. It blocks: call it from a blocking thread.
+pub fn open(
+    path: &Path,
+    shards: u16,
+    durability: Durability,
+    clock: Arc<dyn Clock>,
+) -> Result<(EmbeddedLog, EmbeddedStore, Poison), FolderError> {
+    let lock = FolderLock::acquire(path)?;
+    let tables = Tables::open(path)?;
+    let (queue, wakes, poison) =
+        (Arc::new(Queue::new()), Arc::new(Wakes::default()), Poison::new());
+    let writer =
+        Writer::new(tables.clone(), wakes.clone(), clock.clone(), poison.clone(), durability);
+    let io = |error| FolderError::Io { path: path.to_path_buf(), error };
+    let writer = writer.start(queue.clone()).map_err(io)?;
+    let shared = Arc::new(Shared {
+        tables,
+        queue,
+        wakes,
+        clock,
+        poison: poison.clone(),
+        writer: Some(writer),
+        _lock: lock,
+    });
+    Ok((EmbeddedLog::new(shared.clone()), EmbeddedStore::new(shared, shards), poison))
+}

@@ -1,0 +1,83 @@
+//! How the tables' rows are keyed. Numbers are big-endian, so that rows sort by them.
+//!
+//! | table | row |
+//! | --- | --- |
+//! | log | name's length (1), name, partition (4), offset (8) → digest (16), frame |
+//! | feeds | shard (2), name's length (1), name, number (8) → digest (16), entry |
+//! | cells | shard (2), kind (1), key → expiry (8, 0 for never), contents: see [`super::cell`] |
+//! | members | generation (8), member → nothing |
+//! | expiries | time (8), then the cell's row → nothing |
+//! | graves | generation (8) → nothing |
+
+use bytes::Bytes;
+use consort_kernel::{Cell, Digest, Kind, Name, Partition, Shard};
+
+/// What all entries of a partition begin with.
+pub(super) fn partition(at: &Partition) -> Vec<u8> {
+    let mut row = Vec::with_capacity(at.stream.as_str().len() + 13);
+    push_name(&mut row, &at.stream);
+    row.extend(at.index.to_be_bytes());
+    row
+}
+
+/// What all entries of a feed begin with.
+pub(super) fn feed(shard: Shard, feed: &Name) -> Vec<u8> {
+    let mut row = Vec::with_capacity(feed.as_str().len() + 11);
+    row.extend(shard.0.to_be_bytes());
+    push_name(&mut row, feed);
+    row
+}
+
+/// One entry of a partition or feed.
+pub(super) fn entry(prefix: &[u8], number: u64) -> Vec<u8> {
+    [prefix, &number.to_be_bytes()].concat()
+}
+
+/// The number of an entry's row.
+pub(super) fn entry_number(row: &[u8]) -> u64 {
+    row.last_chunk().map_or(0, |number| u64::from_be_bytes(*number))
+}
+
+/// What is stored of an entry.
+pub(super) fn entry_value(digest: Digest, contents: &[u8]) -> Vec<u8> {
+    [&digest.0, contents].concat()
+}
+
+/// The digest that was stored with an entry, and its contents; `None` if it is too short to have any.
+pub(super) fn entry_parts(value: &Bytes) -> Option<(&[u8], Bytes)> {
+    let digest = value.get(..Digest::LENGTH)?;
+    Some((digest, value.slice(Digest::LENGTH..)))
+}
+
+/// Bytes before a cell's key.
+pub(super) const KIND_BYTES: usize = 3;
+
+/// A cell's row.
+pub(super) fn cell(shard: Shard, cell: &Cell) -> Vec<u8> {
+    cell_row(shard, cell.kind, cell.key.as_bytes())
+}
+
+/// A cell's row, from its parts.
+pub(super) fn cell_row(shard: Shard, of: Kind, key: &[u8]) -> Vec<u8> {
+    let mut row = Vec::with_capacity(KIND_BYTES + key.len());
+    row.extend(shard.0.to_be_bytes());
+    row.push(of.code());
+    row.extend(key);
+    row
+}
+
+/// One member of a set.
+pub(super) fn member(generation: u64, member: &[u8]) -> Vec<u8> {
+    [&generation.to_be_bytes(), member].concat()
+}
+
+/// A note that a cell expires.
+pub(super) fn expiry(at: u64, cell: &[u8]) -> Vec<u8> {
+    [&at.to_be_bytes(), cell].concat()
+}
+
+fn push_name(row: &mut Vec<u8>, name: &Name) {
+    // A name has at most 100 bytes.
+    row.push(name.as_str().len() as u8);
+    row.extend(name.as_str().as_bytes());
+}

@@ -1,0 +1,203 @@
+//! `Store` on the embedded engine.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use consort_kernel::limits::{PAGE_BYTES, PAGE_ROWS, within};
+use consort_kernel::{
+    Cell, Commit, CommitError, Committed, Cursor, Fault, FeedEntry, Key, Kind, Most, Name,
+    QueryError, ReadError, Shard, Store, Timestamp, Topic, Value, Wake,
+};
+use fjall::Readable;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+
+use super::cell::Row;
+use super::entries::failed;
+use super::queue::Job;
+use super::{Shared, entries, rows};
+
+/// Shards in a folder.
+#[derive(Clone, Debug)]
+pub struct EmbeddedStore {
+    shared: Arc<Shared>,
+    shards: u16,
+}
+
+impl EmbeddedStore {
+    pub(super) fn new(shared: Arc<Shared>, shards: u16) -> Self {
+        EmbeddedStore { shared, shards }
+    }
+
+    async fn feed_now(
+        &self,
+        shard: Shard,
+        feed: &Name,
+        after: Cursor,
+        most: Most,
+    ) -> Result<Vec<FeedEntry>, ReadError> {
+        let feed = feed.clone();
+        self.shared
+            .read(move |shared| {
+                let place = format!("feed {feed} of {shard}");
+                let prefix = rows::feed(shard, &feed);
+                let stored = entries::read(&shared.tables, false, &prefix, &after, most, &place)?;
+                let mut read = Vec::with_capacity(stored.len());
+                for entry in stored {
+                    let (number, contents) = (entry.number, entry.contents);
+                    match FeedEntry::from_stored(shard, &feed, number, &entry.digest, contents) {
+                        Ok(entry) => read.push(entry),
+                        Err(error) if read.is_empty() => return Err(error),
+                        Err(_) => break,
+                    }
+                }
+                Ok(read)
+            })
+            .await
+    }
+}
+
+#[async_trait]
+impl Store for EmbeddedStore {
+    fn shards(&self) -> u16 {
+        self.shards
+    }
+
+    async fn commit(&self, shard: Shard, commit: Commit) -> Result<Committed, CommitError> {
+        shard.validate(self.shards)?;
+        commit.validate()?;
+        self.shared.healthy().map_err(CommitError::Engine)?;
+        let size = commit.bytes();
+        let (reply, answer) = oneshot::channel();
+        if !self.shared.queue.push(Job::Commit { shard, commit, reply }, size).await {
+            return Err(CommitError::Engine(self.shared.ended()));
+        }
+        answer.await.unwrap_or_else(|_| Err(CommitError::Engine(self.shared.ended())))
+    }
+
+    async fn get(&self, shard: Shard, cells: &[Cell]) -> Result<Vec<Option<Value>>, QueryError> {
+        shard.validate(self.shards)?;
+        within("the cells of one get", cells.len(), PAGE_ROWS)?;
+        let cells = cells.to_vec();
+        let answer = self.shared.read(move |shared| {
+            let (snapshot, now) = (shared.tables.db.snapshot(), shared.clock.now());
+            let read = |cell: &Cell| -> fjall::Result<Option<Value>> {
+                let row = snapshot.get(&shared.tables.cells, rows::cell(shard, cell))?;
+                let alive = row.map(Row::stored).filter(|row| !row.expired(now));
+                Ok(alive.map(|row| row.value(cell.kind)))
+            };
+            cells.iter().map(read).collect::<fjall::Result<Vec<_>>>()
+        });
+        answer.await.map_err(|error| failed(&error).into())
+    }
+
+    async fn scan(
+        &self,
+        shard: Shard,
+        kind: Kind,
+        prefix: &Key,
+        after: Option<&Key>,
+        limit: usize,
+    ) -> Result<Vec<(Key, Value)>, QueryError> {
+        shard.validate(self.shards)?;
+        let start = match after {
+            Some(after) if after >= prefix => [after.as_bytes(), &[0]].concat(),
+            _ => prefix.as_bytes().to_vec(),
+        };
+        let start = rows::cell_row(shard, kind, &start);
+        let end = rows::cell_row(shard, kind, &prefix.end());
+        let limit = limit.min(PAGE_ROWS);
+        if start >= end {
+            return Ok(Vec::new());
+        }
+        let answer = self.shared.read(move |shared| -> fjall::Result<Vec<(Key, Value)>> {
+            let now = shared.clock.now();
+            let mut page = Vec::new();
+            let mut bytes = 0;
+            for row in shared.tables.db.snapshot().range(&shared.tables.cells, start..end) {
+                let (key, value) = row.into_inner()?;
+                let value = Row::stored(value);
+                if value.expired(now) {
+                    continue;
+                }
+                bytes += value.contents().len();
+                let key = Bytes::copy_from_slice(&key[rows::KIND_BYTES..]);
+                page.push((Key::from_stored(key), value.value(kind)));
+                if page.len() >= limit || bytes >= PAGE_BYTES {
+                    break;
+                }
+            }
+            Ok(page)
+        });
+        answer.await.map_err(|error| failed(&error).into())
+    }
+
+    async fn members(
+        &self,
+        shard: Shard,
+        key: &Key,
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<Bytes>, QueryError> {
+        shard.validate(self.shards)?;
+        let key = rows::cell_row(shard, Kind::Set, key.as_bytes());
+        let after = after.map(<[u8]>::to_vec);
+        let limit = limit.min(PAGE_ROWS);
+        let answer = self.shared.read(move |shared| -> fjall::Result<Vec<Bytes>> {
+            let snapshot = shared.tables.db.snapshot();
+            let now = shared.clock.now();
+            let row = snapshot.get(&shared.tables.cells, key)?.map(Row::stored);
+            let Some(set) = row.filter(|row| !row.expired(now)).map(|row| row.as_set()) else {
+                return Ok(Vec::new());
+            };
+            let start = match after {
+                Some(after) => rows::member(set.generation, &[&after[..], &[0]].concat()),
+                None => rows::member(set.generation, &[]),
+            };
+            let end = rows::member(set.generation + 1, &[]);
+            let member = |row: fjall::Guard| -> fjall::Result<Bytes> {
+                Ok(Bytes::copy_from_slice(&row.key()?[size_of::<u64>()..]))
+            };
+            snapshot.range(&shared.tables.members, start..end).take(limit).map(member).collect()
+        });
+        answer.await.map_err(|error| failed(&error).into())
+    }
+
+    async fn feed(
+        &self,
+        shard: Shard,
+        feed: &Name,
+        after: &Cursor,
+        most: Most,
+        wait: Duration,
+    ) -> Result<Vec<FeedEntry>, ReadError> {
+        shard.validate(self.shards)?;
+        let until = Instant::now() + wait;
+        let mut wake = self.shared.wakes.listen(Topic::feed(shard, feed));
+        loop {
+            let entries = self.feed_now(shard, feed, *after, most).await?;
+            if !entries.is_empty() || timeout_at(until, wake.changed()).await.is_err() {
+                return Ok(entries);
+            }
+        }
+    }
+
+    async fn trim_feed(&self, shard: Shard, feed: &Name, before: u64) -> Result<(), QueryError> {
+        shard.validate(self.shards)?;
+        Ok(self.shared.trim(false, rows::feed(shard, feed), before).await?)
+    }
+
+    async fn now(&self) -> Result<Timestamp, Fault> {
+        Ok(self.shared.clock.now())
+    }
+
+    fn watch(&self, shard: Shard, key: &Key) -> Wake {
+        self.shared.wakes.listen(Topic::cell(shard, key))
+    }
+
+    async fn ping(&self) -> Result<(), Fault> {
+        self.shared.healthy()
+    }
+}

@@ -1,0 +1,12 @@
+//! The engines behind [`Log`](consort_kernel::Log) and [`Store`](consort_kernel::Store), and the one
+//! place that chooses among them: [`open`].
+//!
+//! Nothing outside this crate knows fjall, Redis or RabbitMQ.
+
+pub mod address;
+pub mod embedded;
+mod layout;
+mod open;
+
+pub use embedded::Durability;
+pub use open::{Engine, OpenError, Options, open};

@@ -1,0 +1,159 @@
+//! Opening an engine by its address: the one `match` that chooses.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use consort_kernel::{Clock, Log, Poison, Store, SystemClock, memory};
+
+use crate::address::printable;
+use crate::embedded::{self, Durability, FolderError};
+use crate::layout;
+
+/// What to open, and how.
+#[derive(Clone)]
+pub struct Options {
+    /// `memory:`, `embedded:PATH`, `redis://…`, `rediss://…`, `redis-cluster://…`, `rediss-cluster://…`.
+    pub url: String,
+    /// `amqp://…` or `amqps://…`: the log on RabbitMQ, beside a store on Redis.
+    pub broker: Option<String>,
+    /// Keeps several Consorts apart on one server.
+    pub namespace: String,
+    /// How many shards the store has; fixed when it is first used.
+    pub shards: u16,
+    /// What an acknowledged write survives, on the embedded engine.
+    pub durability: Durability,
+    /// Accepts a Redis that may forget what it acknowledged.
+    pub allow_volatile: bool,
+    /// A file with the certificate authority (PEM) that vouches for the servers, beside the public ones.
+    pub tls_ca: Option<PathBuf>,
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options")
+            .field("url", &printable(&self.url))
+            .field("broker", &self.broker.as_deref().map(printable))
+            .field("namespace", &self.namespace)
+            .field("shards", &self.shards)
+            .field("durability", &self.durability)
+            .field("allow_volatile", &self.allow_volatile)
+            .field("tls_ca", &self.tls_ca)
+            .finish()
+    }
+}
+
+/// An open engine.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    /// Streams in.
+    pub log: Arc<dyn Log>,
+    /// State and feeds.
+    pub store: Arc<dyn Store>,
+    /// Set when the engine failed for good.
+    pub poison: Poison,
+    /// What it is and how durable, in sentences for whoever starts the node.
+    pub report: Vec<String>,
+}
+
+/// Why an engine cannot be opened. No message holds a secret.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The address is of no kind that there is.
+    #[error(
+        "'{0}' is not an engine: use memory:, embedded:PATH, redis://HOST:PORT/DB, rediss://…, redis-cluster://HOST:PORT,HOST:PORT or rediss-cluster://…"
+    )]
+    UnknownEngine(String),
+    /// The address or a file beside it cannot be used as it is.
+    #[error("{address}: {reason}")]
+    Unusable {
+        /// The address, without secrets.
+        address: String,
+        /// What to change.
+        reason: String,
+    },
+    /// The embedded engine's folder.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// The server cannot be reached or does not let us in.
+    #[error("cannot reach {address}: {reason}")]
+    Unreachable {
+        /// The address, without secrets.
+        address: String,
+        /// What happened.
+        reason: String,
+    },
+    /// The server may forget what it acknowledged.
+    #[error(
+        "{address} is not safe to keep data in: {reason}; or set engine.allow_volatile = true to use it all the same"
+    )]
+    Volatile {
+        /// The address, without secrets.
+        address: String,
+        /// Which settings, and what they should be.
+        reason: String,
+    },
+    /// The store was made with another layout.
+    #[error("{0}")]
+    Layout(String),
+}
+
+/// Opens the engine at `options.url`, with its log at `options.broker` if there is one.
+pub async fn open(options: &Options) -> Result<Engine, OpenError> {
+    let scheme = options.url.split(':').next().unwrap_or_default();
+    let engine = match scheme {
+        "memory" if options.broker.is_none() => open_memory(options),
+        "embedded" if options.broker.is_none() => open_embedded(options).await?,
+        "memory" | "embedded" => {
+            return Err(OpenError::Unusable {
+                address: printable(&options.url),
+                reason: "a broker needs a Redis store beside it: set engine.url to redis://…"
+                    .into(),
+            });
+        }
+        _ => return Err(OpenError::UnknownEngine(printable(&options.url))),
+    };
+    layout::settle(&*engine.store).await.map_err(|error| OpenError::Layout(error.to_string()))?;
+    Ok(engine)
+}
+
+fn open_memory(options: &Options) -> Engine {
+    let (log, store) = memory::open(options.shards, Arc::new(SystemClock::default()));
+    Engine {
+        log: Arc::new(log),
+        store: Arc::new(store),
+        poison: Poison::new(),
+        report: vec!["engine: memory; nothing survives the end of this process".into()],
+    }
+}
+
+async fn open_embedded(options: &Options) -> Result<Engine, OpenError> {
+    let path = PathBuf::from(options.url.strip_prefix("embedded:").unwrap_or_default());
+    if path.as_os_str().is_empty() {
+        return Err(OpenError::Unusable {
+            address: options.url.clone(),
+            reason: "give the folder, as in embedded:./consort-data".into(),
+        });
+    }
+    let (shards, durability) = (options.shards, options.durability);
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+    let opened = {
+        let path = path.clone();
+        tokio::task::spawn_blocking(move || embedded::open(&path, shards, durability, clock)).await
+    };
+    let (log, store, poison) = match opened {
+        Ok(opened) => opened?,
+        Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+    };
+    let report = vec![describe(&path, durability)];
+    Ok(Engine { log: Arc::new(log), store: Arc::new(store), poison, report })
+}
+
+fn describe(path: &Path, durability: Durability) -> String {
+    let survives = match durability {
+        Durability::Fsync => "every acknowledged write is on the disk (fsync)",
+        Durability::Process => {
+            "acknowledged writes survive a killed process, not a power loss (durability = \"process\")"
+        }
+    };
+    format!("engine: embedded in {}; {survives}", path.display())
+}

@@ -1,0 +1,41 @@
+//! The ground everything stands on: the two contracts [`Log`] and [`Store`], and the few things both
+//! are made of — keys, frames, digests, cursors, clocks and errors.
+//!
+//! It names no engine but one: [`memory`], which is the model the others are compared with. Nothing in
+//! this crate does I/O.
+
+pub mod clock;
+pub mod commit;
+#[cfg(feature = "contract")]
+pub mod contract;
+pub mod cursor;
+pub mod digest;
+pub mod entropy;
+pub mod error;
+pub mod frame;
+pub mod hash;
+pub mod key;
+pub mod limits;
+pub mod log;
+pub mod memory;
+pub mod name;
+pub mod poison;
+pub mod sketch;
+pub mod store;
+pub mod wake;
+
+pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
+pub use commit::{Cell, Commit, Committed, Expect, Kind, Lane, Note, Operation, Value};
+pub use cursor::Cursor;
+pub use digest::Digest;
+pub use entropy::{Entropy, SeededEntropy, SystemEntropy};
+pub use error::{AppendError, CommitError, Fault, QueryError, ReadError, Refusal};
+pub use frame::{Frame, FrameError, FrameKind, Producer};
+pub use hash::{partition_of, shard_of};
+pub use key::{Element, Key, KeyError};
+pub use log::{Log, LogEntry, Partition};
+pub use name::{Name, NameError};
+pub use poison::Poison;
+pub use sketch::Sketch;
+pub use store::{FeedEntry, Most, Shard, Store};
+pub use wake::{Topic, Wake, Wakes};

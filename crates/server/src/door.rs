@@ -1,0 +1,88 @@
+//! What every request passes on its way in and every answer on its way out: the access token, the
+//! guard on the body, the net under a panicking handler, and the count in the metrics.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Instant;
+
+use axum::body::{Body, HttpBody as _};
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::StatusCode;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use futures::FutureExt as _;
+
+use crate::body::{BodyFault, GuardedBody};
+use crate::limits::Limits;
+use crate::metrics::HttpMetrics;
+use crate::problem::Problem;
+use crate::tokens::Tokens;
+
+/// Probes of load balancers and orchestrators carry no token, and what they learn is harmless.
+const OPEN_TO_ALL: [&str; 2] = ["/healthz", "/readyz"];
+
+/// The label of requests that no route matched: their paths are the clients' invention, so they
+/// share one.
+const UNMATCHED: &str = "unmatched";
+
+#[derive(Debug, Clone)]
+pub(crate) struct Door {
+    pub(crate) tokens: Tokens,
+    pub(crate) limits: Limits,
+    pub(crate) metrics: HttpMetrics,
+}
+
+pub(crate) async fn pass(State(door): State<Door>, request: Request, next: Next) -> Response {
+    let began = Instant::now();
+    let method = request.method().clone();
+    let matched = request.extensions().get::<MatchedPath>().cloned();
+    let response = door.answer(request, next).await;
+    let route = matched.as_ref().map_or(UNMATCHED, MatchedPath::as_str);
+    door.metrics.answered(route, &method, response.status(), began.elapsed());
+    response
+}
+
+impl Door {
+    async fn answer(&self, request: Request, next: Next) -> Response {
+        if !OPEN_TO_ALL.contains(&request.uri().path())
+            && let Err(refusal) = self.tokens.admit(request.headers())
+        {
+            return refusal.into_response();
+        }
+        // A declared length beyond the bound is refused before a byte of the body is read.
+        if request.body().size_hint().lower() > self.limits.max_body {
+            return BodyFault::TooLarge(self.limits.max_body).problem().into_response();
+        }
+        let (head, body) = request.into_parts();
+        let (body, note) = GuardedBody::new(body, self.limits.max_body, self.limits.body);
+        let request = Request::from_parts(head, Body::new(body));
+        let response = catch_panic(next.run(request)).await;
+        match note.fault() {
+            Some(fault) if !response.status().is_success() => {
+                if let BodyFault::Slow(_) = fault {
+                    self.metrics.timed_out("body");
+                }
+                fault.problem().into_response()
+            }
+            _ => response,
+        }
+    }
+}
+
+/// A handler that panics is a defect, but one request's defect: it answers 500 and the connection
+/// lives on.
+async fn catch_panic(handler: impl Future<Output = Response>) -> Response {
+    match AssertUnwindSafe(handler).catch_unwind().await {
+        Ok(response) => response,
+        Err(_) => {
+            tracing::error!(
+                "a request handler panicked; the panic's own message stands above in this log"
+            );
+            Problem::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "defect",
+                "this request met a defect of Consort; the node's log has the details, please report them",
+            )
+            .into_response()
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Error answers: RFC 9457 `application/problem+json`, the only form in which this server says no.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+const MEDIA_TYPE: &str = "application/problem+json";
+
+/// One error answer. `detail` says what happened, to what, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    status: StatusCode,
+    kind: &'static str,
+    detail: String,
+    close: bool,
+}
+
+#[derive(Serialize)]
+struct Wire<'a> {
+    r#type: String,
+    title: &'a str,
+    status: u16,
+    detail: &'a str,
+}
+
+impl Problem {
+    /// `kind` names the problem for programs, in words joined by hyphens; it becomes
+    /// `urn:consort:problem:<kind>`.
+    pub fn new(status: StatusCode, kind: &'static str, detail: impl Into<String>) -> Problem {
+        Problem { status, kind, detail: detail.into(), close: false }
+    }
+
+    /// The connection ends with this answer: what the client still sends would not be understood.
+    pub fn closing(mut self) -> Problem {
+        self.close = true;
+        self
+    }
+
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    /// The whole answer as bytes, for a connection on which no request has been understood.
+    pub(crate) fn to_http1(&self) -> Vec<u8> {
+        let body = self.json();
+        let title = self.title();
+        let status = self.status.as_u16();
+        let retry =
+            if self.status == StatusCode::SERVICE_UNAVAILABLE { "retry-after: 1\r\n" } else { "" };
+        let head = format!(
+            "HTTP/1.1 {status} {title}\r\ncontent-type: {MEDIA_TYPE}\r\ncontent-length: {}\r\n{retry}connection: close\r\n\r\n",
+            body.len()
+        );
+        [head.into_bytes(), body].concat()
+    }
+
+    fn title(&self) -> &'static str {
+        self.status.canonical_reason().unwrap_or("Error")
+    }
+
+    fn json(&self) -> Vec<u8> {
+        let wire = Wire {
+            r#type: format!("urn:consort:problem:{}", self.kind),
+            title: self.title(),
+            status: self.status.as_u16(),
+            detail: &self.detail,
+        };
+        // Four plain fields: serialising them into memory cannot fail.
+        serde_json::to_vec(&wire).unwrap_or_default()
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, self.json()).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+        if self.close {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_raw_answer_has_the_length_it_declares() {
+        let problem = Problem::new(StatusCode::REQUEST_TIMEOUT, "headers-timeout", "too slow");
+        let raw = String::from_utf8(problem.to_http1()).unwrap();
+        let (head, body) = raw.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{head}");
+        assert!(head.contains(&format!("content-length: {}", body.len())), "{head}");
+        let expected = r#"{"type":"urn:consort:problem:headers-timeout","title":"Request Timeout","status":408,"detail":"too slow"}"#;
+        assert_eq!(body, expected);
+    }
+}

@@ -1,0 +1,195 @@
+//! One client's socket with a watch on it: each phase of a connection has a time-out of its own.
+//!
+//! hyper has one timer, which runs from the end of the last answer to the end of the next request's
+//! headers. It cannot tell a silent client (who may rest for a minute) from a slow one (who holds a
+//! request open), so the phases are told apart here, where the bytes arrive.
+//!
+//! ```text
+//! FirstByte ──a byte──▶ Head ──headers complete──▶ Answering ──answer handed over──▶ Idle ──a byte──▶ Head …
+//! ```
+//!
+//! While *Answering*, reads are not timed (the body has its own guard); writes always are.
+
+use std::future::Future as _;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep};
+
+use crate::limits::Limits;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    FirstByte,
+    Head,
+    Answering,
+    Idle,
+}
+
+/// What the socket gave up waiting for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lapse {
+    Read(Phase),
+    Write,
+}
+
+/// The connection's phase, shared between the socket (which sees bytes) and the service (which sees
+/// requests). Every change has a new number, so that a timer can tell the second *Idle* from the
+/// first.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Progress(Arc<AtomicU64>);
+
+/// A stream whose reads fail with [`io::ErrorKind::TimedOut`] when their phase lasts too long.
+#[derive(Debug)]
+pub(crate) struct Socket<S> {
+    inner: S,
+    limits: Limits,
+    progress: Progress,
+    read_timer: Option<(u64, Pin<Box<Sleep>>)>,
+    write_timer: Option<Pin<Box<Sleep>>>,
+    lapse: Option<Lapse>,
+}
+
+const PHASES: [Phase; 4] = [Phase::FirstByte, Phase::Head, Phase::Answering, Phase::Idle];
+
+impl Progress {
+    pub(crate) fn phase(&self) -> Phase {
+        phase_of(self.0.load(Ordering::Acquire))
+    }
+
+    /// The connection's own task is the only writer, so reading and then storing loses nothing.
+    pub(crate) fn enter(&self, phase: Phase) {
+        let turn = self.0.load(Ordering::Acquire) / PHASES.len() as u64 + 1;
+        self.0.store(turn * PHASES.len() as u64 + phase as u64, Ordering::Release);
+    }
+
+    fn stamp(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+fn phase_of(stamp: u64) -> Phase {
+    PHASES[(stamp % PHASES.len() as u64) as usize]
+}
+
+impl<S> Socket<S> {
+    pub(crate) fn new(inner: S, limits: Limits, progress: Progress) -> Socket<S> {
+        Socket { inner, limits, progress, read_timer: None, write_timer: None, lapse: None }
+    }
+
+    /// Why a read or write of this socket timed out, if one did.
+    pub(crate) fn lapse(&self) -> Option<Lapse> {
+        self.lapse
+    }
+
+    pub(crate) fn into_inner(self) -> S {
+        self.inner
+    }
+
+    fn allowance(&self, phase: Phase) -> Option<Duration> {
+        match phase {
+            Phase::FirstByte => Some(self.limits.first_byte),
+            Phase::Head => Some(self.limits.header),
+            Phase::Answering => None,
+            Phase::Idle => Some(self.limits.keep_alive_idle),
+        }
+    }
+
+    /// Ready when the present phase has lasted too long.
+    fn poll_read_lapse(&mut self, cx: &mut Context<'_>) -> Poll<Phase> {
+        let stamp = self.progress.stamp();
+        let phase = phase_of(stamp);
+        let Some(allowance) = self.allowance(phase) else {
+            return Poll::Pending;
+        };
+        let timer = match &mut self.read_timer {
+            Some((of, timer)) => {
+                if *of != stamp {
+                    *of = stamp;
+                    timer.as_mut().reset(Instant::now() + allowance);
+                }
+                timer
+            }
+            none => &mut none.insert((stamp, Box::pin(tokio::time::sleep(allowance)))).1,
+        };
+        timer.as_mut().poll(cx).map(|()| phase)
+    }
+
+    /// Watches one attempt to write: `Pending` for too long becomes an error.
+    fn watch_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        attempt: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if attempt.is_ready() {
+            self.write_timer = None;
+            return attempt;
+        }
+        let allowance = self.limits.write_stall;
+        let timer = self.write_timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(allowance)));
+        if timer.as_mut().poll(cx).is_pending() {
+            return Poll::Pending;
+        }
+        self.lapse = Some(Lapse::Write);
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        if let Poll::Ready(outcome) = Pin::new(&mut self.inner).poll_read(cx, buffer) {
+            let arrived = buffer.filled().len() > before;
+            if arrived && matches!(self.progress.phase(), Phase::FirstByte | Phase::Idle) {
+                self.progress.enter(Phase::Head);
+                tracing::trace!("a request begins to arrive");
+            }
+            return Poll::Ready(outcome);
+        }
+        self.poll_read_lapse(cx).map(|phase| {
+            self.lapse = Some(Lapse::Read(phase));
+            Err(io::ErrorKind::TimedOut.into())
+        })
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let attempt = Pin::new(&mut self.inner).poll_write(cx, bytes);
+        self.watch_write(cx, attempt)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let attempt = Pin::new(&mut self.inner).poll_write_vectored(cx, slices);
+        self.watch_write(cx, attempt)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,5 @@
+//! The HTTP side over real sockets.
+
+mod answers;
+mod bounds;
+mod client;

@@ -1,0 +1,67 @@
+//! Ports of this machine, each claimed by one test bed at a time.
+//!
+//! Asking the kernel for a free port and releasing it is not enough where many test processes run
+//! at once: while a server is down between `kill` and `restart`, the kernel may hand its port to
+//! somebody's outgoing connection. So ports are taken from below the range that Linux hands out by
+//! itself, and a lock on a small file keeps every other test bed off them until the claim is
+//! dropped or its process dies. The files themselves stay: removing them would let two processes
+//! lock two files of one name.
+
+use std::collections::hash_map::RandomState;
+use std::fs::{self, File};
+use std::hash::BuildHasher;
+use std::net::TcpListener;
+
+/// Above the ports of well-known services, below the kernel's own range (32768 to 60999 by
+/// default).
+const RANGE: std::ops::Range<u16> = 12_000..32_000;
+
+/// A port of 127.0.0.1 that no other test bed takes while this claim lives.
+#[derive(Debug)]
+pub struct Port {
+    number: u16,
+    _lock: File,
+}
+
+impl Port {
+    /// Claims a port that nothing listens on.
+    ///
+    /// A program outside the test bed may still take it before it is used; whoever starts a server
+    /// retries with another port then.
+    pub fn claim() -> Port {
+        let folder = std::env::temp_dir()
+            .join(format!("consort-testbed-ports-{}", rustix::process::getuid().as_raw()));
+        fs::create_dir_all(&folder).expect("the folder of port locks can be made");
+        let size = RANGE.end - RANGE.start;
+        let start = (RandomState::new().hash_one(std::process::id()) % u64::from(size)) as u16;
+        (0..size)
+            .map(|step| RANGE.start + (start + step) % size)
+            .find_map(|number| {
+                let lock = File::create(folder.join(number.to_string()))
+                    .expect("a port's lock file can be made");
+                lock.try_lock().ok()?;
+                TcpListener::bind(("127.0.0.1", number)).ok()?;
+                Some(Port { number, _lock: lock })
+            })
+            .expect("one of 20,000 ports is free")
+    }
+
+    /// The number to listen on.
+    pub fn number(&self) -> u16 {
+        self.number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn claims_that_live_at_once_differ() {
+        let claims: Vec<Port> = (0..200).map(|_| Port::claim()).collect();
+        let numbers: HashSet<u16> = claims.iter().map(Port::number).collect();
+        assert_eq!(numbers.len(), claims.len());
+    }
+}
