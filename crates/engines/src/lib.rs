@@ -7,6 +7,7 @@ pub mod address;
 pub mod embedded;
 mod layout;
 mod open;
+pub mod redis;
 
 pub use embedded::Durability;
 pub use open::{Engine, OpenError, Options, open};

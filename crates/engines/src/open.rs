@@ -8,6 +8,7 @@ use consort_kernel::{Clock, Log, Poison, Store, SystemClock, memory};
 use crate::address::printable;
 use crate::embedded::{self, Durability, FolderError};
 use crate::layout;
+use crate::redis;
 
 /// What to open, and how.
 #[derive(Clone)]
@@ -103,6 +104,7 @@ pub async fn open(options: &Options) -> Result<Engine, OpenError> {
     let engine = match scheme {
         "memory" if options.broker.is_none() => open_memory(options),
         "embedded" if options.broker.is_none() => open_embedded(options).await?,
+        "redis" | "rediss" | "redis-cluster" | "rediss-cluster" => open_redis(options).await?,
         "memory" | "embedded" => {
             return Err(OpenError::Unusable {
                 address: printable(&options.url),
@@ -146,6 +148,15 @@ async fn open_embedded(options: &Options) -> Result<Engine, OpenError> {
     };
     let report = vec![describe(&path, durability)];
     Ok(Engine { log: Arc::new(log), store: Arc::new(store), poison, report })
+}
+
+async fn open_redis(options: &Options) -> Result<Engine, OpenError> {
+    let Options { url, namespace, shards, allow_volatile, .. } = options;
+    let tls_ca = options.tls_ca.as_deref();
+    let (log, store, report) =
+        redis::open(url, namespace, *shards, *allow_volatile, tls_ca).await?;
+    let log: Arc<dyn Log> = Arc::new(log);
+    Ok(Engine { log, store: Arc::new(store), poison: Poison::new(), report })
 }
 
 fn describe(path: &Path, durability: Durability) -> String {

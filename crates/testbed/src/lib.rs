@@ -32,7 +32,7 @@ pub use proxy::{Direction, Proxy};
 pub use rabbitmq::{RabbitServer, SHARED_BROKER};
 pub use rabbitmq_options::RabbitOptions;
 pub use redis::RedisServer;
-pub use redis_cluster::RedisCluster;
+pub use redis_cluster::{RedisCluster, SHARED_CLUSTER, shared_cluster};
 pub use redis_options::{Fsync, RedisOptions};
 pub use resp::{Reply, RespConnection};
 pub use tls::Tls;

@@ -18,6 +18,22 @@ const SETTLED_WITHIN: Duration = Duration::from_secs(60);
 /// Keys moved by one MIGRATE call.
 const KEYS_PER_MOVE: &str = "100";
 
+/// The environment variable that names the URL of a cluster for all tests of a run.
+pub const SHARED_CLUSTER: &str = "CONSORT_TESTBED_REDIS_CLUSTER";
+
+/// The URL of the cluster that [`SHARED_CLUSTER`] names, or else of a private one, to be kept as long as
+/// it is used. For tests that leave the cluster as it is and take a namespace of their own: Redis keeps
+/// a fresh cluster from serving for two seconds.
+pub async fn shared_cluster() -> (String, Option<RedisCluster>) {
+    match std::env::var(SHARED_CLUSTER) {
+        Ok(url) if !url.is_empty() => (url, None),
+        _ => {
+            let cluster = RedisCluster::start(RedisOptions::new()).await;
+            (cluster.url(), Some(cluster))
+        }
+    }
+}
+
 /// Three masters that share all 16384 slots, without replicas. Gone when dropped.
 #[derive(Debug)]
 pub struct RedisCluster {
