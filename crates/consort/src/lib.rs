@@ -19,7 +19,6 @@
 //! ```
 
 pub mod config;
-mod engines_pending;
 mod identity;
 mod node;
 

@@ -10,7 +10,6 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::config::{Config, Durability, EngineConfig, HttpConfig, SecretUrl};
-use crate::engines_pending as consort_engines;
 use crate::identity;
 
 /// A running node. [`Node::stop`] stops it and waits for its end; dropping it stops it without

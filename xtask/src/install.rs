@@ -1,0 +1,44 @@
+//! The servers that tests and benchmarks run against, as Debian packages.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::shell;
+
+/// Programs and the packages they come in.
+const SERVERS: [(&str, &str); 2] =
+    [("redis-server", "redis-server"), ("rabbitmq-server", "rabbitmq-server")];
+
+/// Installs what is missing.
+pub(crate) fn servers() -> Result<()> {
+    let missing: Vec<&str> = SERVERS
+        .iter()
+        .filter(|(program, _)| !installed(program))
+        .map(|(_, package)| *package)
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    eprintln!("» installing {}", missing.join(", "));
+    let hint = || format!("as root, run: apt-get install {}", missing.join(" "));
+    shell::run(apt().arg("update")).with_context(hint)?;
+    let mut install = apt();
+    install.args(["install", "--yes", "--no-install-recommends"]).args(&missing);
+    shell::run(&mut install).with_context(hint)
+}
+
+fn apt() -> Command {
+    let mut command = Command::new("apt-get");
+    command.arg("--quiet=2").env("DEBIAN_FRONTEND", "noninteractive");
+    command
+}
+
+fn installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut folders: Vec<_> = std::env::split_paths(&path).collect();
+    // Servers lie where only root looks by default.
+    folders.extend([Path::new("/usr/sbin").into(), Path::new("/usr/local/sbin").into()]);
+    folders.iter().any(|folder| folder.join(program).is_file())
+}
