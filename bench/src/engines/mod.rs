@@ -1,0 +1,68 @@
+//! The engines beside the bare libraries and servers they stand on.
+
+mod embedded;
+mod rabbitmq;
+mod redis;
+
+use anyhow::Result;
+use bytes::Bytes;
+use consort_kernel::{
+    Commit, Frame, FrameKind, Key, Name, Operation, Partition, Producer, Timestamp,
+};
+use rand::Rng;
+
+use crate::measure::Pace;
+use crate::report::Report;
+
+const RECORD_BYTES: usize = 64;
+/// Additions in one commit.
+const ADDITIONS: u64 = 1_000;
+
+/// Measures all of them.
+pub(crate) async fn run(pace: Pace, report: &mut Report) -> Result<()> {
+    eprintln!("embedded");
+    embedded::run(pace, report).await?;
+    eprintln!("redis");
+    redis::run(pace, report).await?;
+    eprintln!("rabbitmq");
+    rabbitmq::run(pace, report).await
+}
+
+fn partition(index: u32) -> Partition {
+    Partition::new(Name::new("bench").expect("a name"), index)
+}
+
+fn frame(sequence: u64, records: usize, bytes: usize) -> Frame {
+    Frame {
+        kind: FrameKind::Events,
+        producer: Producer(1),
+        sequence,
+        time: Timestamp(1_700_000_000_000),
+        records: vec![Bytes::from(vec![b'x'; bytes]); records],
+    }
+}
+
+fn counter(number: u64) -> Key {
+    Key::from(["counter"]).with(number)
+}
+
+fn random_counters(counters: u64) -> Vec<u64> {
+    let mut random = rand::rng();
+    (0..ADDITIONS).map(|_| random.random_range(0..counters)).collect()
+}
+
+/// A commit of additions to random counters.
+fn additions(counters: u64) -> Commit {
+    let add = |n| Operation::Add { key: counter(n), by: 1, on_overflow: None };
+    Commit::of(random_counters(counters).into_iter().map(add))
+}
+
+/// Commits that make every counter once.
+fn fill(counters: u64) -> impl Iterator<Item = Commit> {
+    const STEP: u64 = 5_000;
+    (0..counters.div_ceil(STEP)).map(move |chunk| {
+        let numbers = chunk * STEP..counters.min((chunk + 1) * STEP);
+        let add = |n| Operation::Add { key: counter(n), by: 1, on_overflow: None };
+        Commit::of(numbers.map(add))
+    })
+}

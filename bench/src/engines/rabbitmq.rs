@@ -1,0 +1,91 @@
+//! The RabbitMQ log beside bare confirmed publishing to stream queues, on the same broker.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Result, ensure};
+use consort_engines::rabbitmq::RabbitLog;
+use consort_kernel::Log;
+use consort_testbed::{RabbitOptions, RabbitServer};
+use futures::future::try_join_all;
+use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions};
+use lapin::types::{AMQPValue, FieldTable};
+use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties};
+
+use super::{frame, partition};
+use crate::measure::{Pace, compare, rate};
+use crate::report::Report;
+
+/// Queues with one frame in flight each.
+const PARTITIONS: u32 = 32;
+/// With its header a frame of 16 KiB.
+const RECORD: usize = 16 * 1024 - 44;
+
+pub(super) async fn run(pace: Pace, report: &mut Report) -> Result<()> {
+    let server = RabbitServer::start(RabbitOptions::new()).await;
+    let url = server.url();
+    let log = RabbitLog::open(&url, "bench", None).await?;
+    let connection = Connection::connect(&url, ConnectionProperties::default()).await?;
+    let channel = connection.create_channel().await?;
+    channel.confirm_select(ConfirmSelectOptions::default()).await?;
+    for n in 0..PARTITIONS {
+        declare(&channel, n).await?;
+    }
+    let bytes = frame(0, 1, RECORD).encode()?;
+    let bare = || {
+        everywhere(|n| {
+            let (channel, bytes, queue) = (channel.clone(), bytes.clone(), queue(n));
+            async move { rate(pace, || publish(&channel, &queue, &bytes)).await }
+        })
+    };
+    let sequence = AtomicU64::new(0);
+    let sequence = &sequence;
+    let consort = || {
+        everywhere(|n| {
+            let log = log.clone();
+            async move {
+                rate(pace, || async {
+                    let frame = frame(sequence.fetch_add(1, Ordering::Relaxed), 1, RECORD);
+                    log.append(&partition(n), &frame).await?;
+                    Ok(1)
+                })
+                .await
+            }
+        })
+    };
+    let name = format!("append, frames of 16 KiB, {PARTITIONS} partitions at once");
+    let compared = compare(pace, &name, bare, consort).await?;
+    let name = format!("rabbitmq: {name}, confirmed");
+    report.add(&name, "frames", "bare confirmed publishing", compared, Some(0.8));
+    Ok(())
+}
+
+/// The sum of what every partition's producer reaches.
+async fn everywhere<F, Fut>(producer: F) -> Result<f64>
+where
+    F: Fn(u32) -> Fut,
+    Fut: Future<Output = Result<f64>>,
+{
+    Ok(try_join_all((0..PARTITIONS).map(producer)).await?.into_iter().sum())
+}
+
+fn queue(n: u32) -> String {
+    format!("bare.{n}")
+}
+
+async fn declare(channel: &Channel, n: u32) -> Result<()> {
+    let mut arguments = FieldTable::default();
+    arguments.insert("x-queue-type".into(), AMQPValue::LongString("stream".into()));
+    let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
+    channel.queue_declare(queue(n).into(), options, arguments).await?;
+    Ok(())
+}
+
+async fn publish(channel: &Channel, queue: &str, bytes: &[u8]) -> Result<u64> {
+    let options = BasicPublishOptions::default();
+    let properties = BasicProperties::default().with_delivery_mode(2);
+    let published =
+        channel.basic_publish("".into(), queue.into(), options, bytes, properties).await?;
+    ensure!(matches!(published.await?, Confirmation::Ack(_)), "the broker took no responsibility");
+    Ok(1)
+}
