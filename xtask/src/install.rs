@@ -1,4 +1,4 @@
-//! The servers that tests and benchmarks run against, as Debian packages.
+//! The servers that tests and benchmarks run against, and what else they need, as Debian packages.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,12 +8,16 @@ use anyhow::{Context, Result};
 use crate::shell;
 
 /// Programs and the packages they come in.
-const SERVERS: [(&str, &str); 2] =
-    [("redis-server", "redis-server"), ("rabbitmq-server", "rabbitmq-server")];
+const PROGRAMS: [(&str, &str); 3] = [
+    ("redis-server", "redis-server"),
+    ("rabbitmq-server", "rabbitmq-server"),
+    // The README's own examples use it.
+    ("curl", "curl"),
+];
 
 /// Installs what is missing.
 pub(crate) fn servers() -> Result<()> {
-    let missing: Vec<&str> = SERVERS
+    let missing: Vec<&str> = PROGRAMS
         .iter()
         .filter(|(program, _)| !installed(program))
         .map(|(_, package)| *package)

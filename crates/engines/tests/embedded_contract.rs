@@ -36,7 +36,7 @@ impl Embedded {
     /// Changes the tables behind the engine's back, while it is closed.
     fn tamper(&self, table: &str, change: impl FnOnce(&fjall::Keyspace)) {
         *self.open.lock() = None;
-        let database = fjall::Database::builder(self.folder.path()).open();
+        let database = fjall::Database::builder(self.folder.path().join("tables")).open();
         let database = database.expect("no case holds the engine while it is tampered with");
         let options = || {
             let separated = Some(fjall::KvSeparationOptions::default());

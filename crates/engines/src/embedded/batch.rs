@@ -14,6 +14,7 @@ use hashbrown::{HashMap, HashSet};
 use super::cache::Cache;
 use super::cell::{Row, SetRow};
 use super::rows;
+use super::sweep::Backlog;
 use super::tables::Tables;
 
 /// The row that keeps the last generation given to a set.
@@ -23,6 +24,7 @@ const GENERATION_ROW: &[u8] = b"generation";
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     pub(super) cache: Cache,
+    pub(super) backlog: Backlog,
     /// The next number of each partition and feed, by table and prefix.
     next: HashMap<(bool, Vec<u8>), u64>,
     /// The last generation given to a set.
@@ -68,11 +70,6 @@ impl<'a> Batch<'a> {
         Batch { tables, memory, now, write, dirty, members, new_generation: false }
     }
 
-    /// The number that the next entry of a partition (`log`) or feed gets.
-    pub(super) fn next(&mut self, log: bool, prefix: &[u8]) -> fjall::Result<u64> {
-        self.memory.next(self.tables, log, prefix)
-    }
-
     /// Puts an entry at the end of a partition (`log`) or feed.
     pub(super) fn append(
         &mut self,
@@ -107,8 +104,17 @@ impl<'a> Batch<'a> {
         Ok(Ok(committed))
     }
 
-    /// Writes everything. What was dirty is told back, for the cache.
-    pub(super) fn write(mut self, mode: fjall::PersistMode) -> fjall::Result<Vec<fjall::Slice>> {
+    /// Lets go of the entries of a partition (`log`) or feed below a number, but for the newest.
+    pub(super) fn trim(&mut self, log: bool, prefix: Vec<u8>, before: u64) -> fjall::Result<()> {
+        let next = self.memory.next(self.tables, log, &prefix)?;
+        let before = before.min(next.saturating_sub(1));
+        let first = self.tables.firsts.raise(log, &prefix, before);
+        self.memory.backlog.trim(log, prefix, first, before);
+        Ok(())
+    }
+
+    /// Writes everything, and tells how many rows.
+    pub(super) fn write(mut self, mode: fjall::PersistMode) -> fjall::Result<usize> {
         let dirty: Vec<fjall::Slice> = self.dirty.drain().collect();
         for key in &dirty {
             match self.memory.cache.get(key).flatten() {
@@ -120,8 +126,10 @@ impl<'a> Batch<'a> {
             let generation = self.memory.generation.unwrap_or_default();
             self.write.insert(&self.tables.meta, GENERATION_ROW, generation.to_be_bytes());
         }
+        let rows = self.write.len();
         self.write.durability(Some(mode)).commit()?;
-        Ok(dirty)
+        self.memory.cache.settle(&dirty);
+        Ok(rows)
     }
 
     /// The present values, if an expectation does not hold.
@@ -213,6 +221,7 @@ impl<'a> Batch<'a> {
         if kind == Kind::Set {
             let generation = row.as_set().generation.to_be_bytes();
             self.write.insert(&self.tables.graves, generation, b"");
+            self.memory.backlog.buries(&generation);
         }
     }
 
@@ -313,7 +322,9 @@ impl<'a> Batch<'a> {
         let key = rows::cell(shard, cell);
         if let Some(held) = self.row(&key)? {
             if let Some(at) = at {
-                self.write.insert(&self.tables.expiries, rows::expiry(at.0.max(1), &key), b"");
+                let row = rows::expiry(at.0.max(1), &key);
+                self.memory.backlog.expires(&row);
+                self.write.insert(&self.tables.expiries, row, b"");
             }
             let row = Row::new(at, held.contents());
             self.set(key, Some(row));

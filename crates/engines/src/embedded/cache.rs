@@ -39,14 +39,23 @@ impl Cache {
     /// Remembers what a cell holds. During a batch nothing is forgotten: see [`Cache::settle`].
     pub(super) fn remember(&mut self, key: fjall::Slice, row: Option<Row>) {
         self.bytes += size(&key, row.as_ref());
-        self.young.insert(key, row);
+        let before = self.young.insert(key.clone(), row);
+        self.bytes -= before.map_or(0, |before| size(&key, before.as_ref()));
+    }
+
+    /// Forgets a cell, in both generations: an older row must not come to light under a newer one.
+    pub(super) fn forget(&mut self, key: &[u8]) {
+        if let Some(row) = self.young.remove(key) {
+            self.bytes -= size(key, row.as_ref());
+        }
+        self.old.remove(key);
     }
 
     /// Called when a batch is written: makes room, and lets go of large rows.
     pub(super) fn settle(&mut self, written: &[fjall::Slice]) {
         for key in written {
             if self.young.get(key).is_some_and(|row| size(key, row.as_ref()) > LARGE_ROW) {
-                self.young.remove(key);
+                self.forget(key);
             }
         }
         if self.bytes > GENERATION_BYTES {
@@ -88,5 +97,28 @@ mod tests {
         assert!(cache.get(b"k").is_some());
         cache.settle(&[key]);
         assert_eq!(cache.get(b"k"), None);
+    }
+
+    #[test]
+    fn a_large_row_does_not_bring_an_older_one_to_light() {
+        let mut cache = Cache::default();
+        let key = fjall::Slice::from(&b"k"[..]);
+        cache.remember(key.clone(), Some(Row::new(None, b"older")));
+        cache.remember(b"filler".into(), Some(Row::new(None, &vec![0; GENERATION_BYTES])));
+        cache.settle(&[]);
+        cache.remember(key.clone(), Some(Row::new(None, &vec![1; LARGE_ROW])));
+        cache.settle(&[key]);
+        assert_eq!(cache.get(b"k"), None, "the tables know what it holds");
+    }
+
+    #[test]
+    fn a_hot_row_takes_the_room_of_one() {
+        let mut cache = Cache::default();
+        for n in 0..100 {
+            cache.remember(b"hot".into(), Some(Row::counter(None, n)));
+        }
+        assert_eq!(cache.bytes, size(b"hot", Some(&Row::counter(None, 0))));
+        cache.forget(b"hot");
+        assert_eq!(cache.bytes, 0);
     }
 }

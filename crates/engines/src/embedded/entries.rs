@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use consort_kernel::{Cursor, Digest, Fault, Most, ReadError};
+use fjall::Readable;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
@@ -14,11 +15,11 @@ use super::tables::{Tables, explain};
 pub(super) struct Firsts(Mutex<HashMap<(bool, Vec<u8>), u64>>);
 
 impl Firsts {
-    /// Notes that nothing below `first` can be read any more.
-    pub(super) fn raise(&self, log: bool, prefix: &[u8], first: u64) {
+    /// Notes that nothing below `first` can be read any more, and tells what was known before.
+    pub(super) fn raise(&self, log: bool, prefix: &[u8], first: u64) -> u64 {
         let mut firsts = self.0.lock();
         let held = firsts.entry((log, prefix.to_vec())).or_default();
-        *held = first.max(*held);
+        std::mem::replace(held, first.max(*held))
     }
 
     fn get(&self, log: bool, prefix: &[u8]) -> Option<u64> {
@@ -35,7 +36,7 @@ pub(super) struct Stored {
 }
 
 /// The oldest number of a partition (`log`) or feed; 0 if it has none.
-pub(super) fn first(tables: &Tables, log: bool, prefix: &[u8]) -> Result<u64, Fault> {
+pub(super) fn first(tables: &Tables, log: bool, prefix: &[u8]) -> fjall::Result<u64> {
     if let Some(first) = tables.firsts.get(log, prefix) {
         return Ok(first);
     }
@@ -43,7 +44,7 @@ pub(super) fn first(tables: &Tables, log: bool, prefix: &[u8]) -> Result<u64, Fa
     match table.prefix(prefix).next() {
         None => Ok(0),
         Some(row) => {
-            let first = rows::entry_number(&row.key().map_err(|error| failed(&error))?);
+            let first = rows::entry_number(&row.key()?);
             tables.firsts.raise(log, prefix, first);
             Ok(first)
         }
@@ -60,20 +61,30 @@ pub(super) fn read(
     place: &str,
 ) -> Result<Vec<Stored>, ReadError> {
     let table = if log { &tables.log } else { &tables.feeds };
+    // The snapshot comes before the look at where entries begin: should they be trimmed and cleared away
+    // between the two, that look tells. The other way round the reader would go on behind what was
+    // cleared, and skip entries that it was never told of.
+    let snapshot = tables.db.snapshot();
     let found = match after.last {
         None => None,
         Some((number, _)) => {
-            let row = table.get(rows::entry(prefix, number));
+            let row = snapshot.get(table, rows::entry(prefix, number));
             let row = row.map_err(|error| damaged(&error, place, number))?;
             row.and_then(|value| Digest::from_slice(value.get(..Digest::LENGTH)?))
         }
     };
-    after.verify(first(tables, log, prefix)?, found)?;
+    let first = match first(tables, log, prefix) {
+        Ok(first) => first,
+        // The oldest entries are damaged. Whoever is to read them will be told; others read on.
+        Err(fjall::Error::Storage(_)) => 0,
+        Err(error) => return Err(ReadError::Engine(failed(&error))),
+    };
+    after.verify(first, found)?;
 
     let mut entries = Vec::new();
     let mut bytes = 0;
     let range = rows::entry(prefix, after.next)..=rows::entry(prefix, u64::MAX);
-    for row in table.range(range) {
+    for row in snapshot.range(table, range) {
         let row = row.into_inner();
         let expected = entries.last().map_or(after.next, |last: &Stored| last.number + 1);
         let (key, value) = match row {

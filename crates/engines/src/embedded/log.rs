@@ -77,8 +77,8 @@ impl Log for EmbeddedLog {
         match answer.await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(fault)) => Err(AppendError::Unknown(fault)),
-            // The writer ended before it took the job.
-            Err(_) => Err(AppendError::Engine(self.shared.ended())),
+            // The writer ended, perhaps by a panic in the middle of this very job.
+            Err(_) => Err(AppendError::Unknown(self.shared.ended())),
         }
     }
 
@@ -101,7 +101,8 @@ impl Log for EmbeddedLog {
 
     async fn first(&self, at: &Partition) -> Result<u64, Fault> {
         let prefix = rows::partition(at);
-        self.shared.read(move |shared| entries::first(&shared.tables, true, &prefix)).await
+        let first = self.shared.read(move |shared| entries::first(&shared.tables, true, &prefix));
+        first.await.map_err(|error| entries::failed(&error))
     }
 
     async fn trim(&self, at: &Partition, before: u64) -> Result<(), Fault> {

@@ -9,6 +9,7 @@ mod cache;
 mod cell;
 mod entries;
 mod folder;
+mod journal;
 mod log;
 mod queue;
 mod rows;

@@ -1,19 +1,22 @@
-//! What waits for the writer: two lanes, bounded in bytes.
+//! What waits for the writer: two lanes, each bounded in bytes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use consort_kernel::{
     Commit, CommitError, Committed, Digest, Fault, Lane, Partition, Shard, Topic,
 };
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-/// Bytes that may wait, in KiB: beyond it callers wait before they join the queue. It holds two of the
-/// largest commits and a few of the largest frames.
-const WAITING_KIB: u32 = 64 * 1024;
+/// Bytes that may wait in each lane, in KiB: beyond it callers wait before they join the queue. It holds
+/// two of the largest commits, or eight of the largest frames.
+const WAITING_KIB: u32 = 32 * 1024;
+/// How long the writer looks again before it sleeps. A caller that was just answered often comes straight
+/// back, and waking a thread that sleeps takes a good part of the time of an fsync.
+const LINGER: Duration = Duration::from_micros(100);
 /// What a request takes besides its bytes.
 const REQUEST_KIB: u32 = 1;
 
@@ -63,12 +66,14 @@ struct Lanes {
     closed: bool,
 }
 
-/// The queue between callers and the writer.
+/// The queue between callers and the writer. Each lane has room of its own: a lease must not wait at the
+/// door behind bulk work.
 #[derive(Debug)]
 pub(super) struct Queue {
     lanes: Mutex<Lanes>,
     filled: Condvar,
-    room: Arc<Semaphore>,
+    urgent_room: Arc<Semaphore>,
+    bulk_room: Arc<Semaphore>,
 }
 
 /// What the writer takes from the queue. The permits are let go when the job is done.
@@ -79,7 +84,8 @@ impl Queue {
         Queue {
             lanes: Mutex::default(),
             filled: Condvar::new(),
-            room: Arc::new(Semaphore::new(WAITING_KIB as usize)),
+            urgent_room: Arc::new(Semaphore::new(WAITING_KIB as usize)),
+            bulk_room: Arc::new(Semaphore::new(WAITING_KIB as usize)),
         }
     }
 
@@ -87,7 +93,8 @@ impl Queue {
     pub(super) async fn push(&self, job: Job, bytes: usize) -> bool {
         let kib = u32::try_from(bytes / 1024).unwrap_or(u32::MAX);
         let kib = kib.saturating_add(REQUEST_KIB).min(WAITING_KIB);
-        let Ok(permit) = self.room.clone().acquire_many_owned(kib).await else { return false };
+        let room = if job.urgent() { &self.urgent_room } else { &self.bulk_room };
+        let Ok(permit) = room.clone().acquire_many_owned(kib).await else { return false };
         let mut lanes = self.lanes.lock();
         if lanes.closed {
             return false;
@@ -105,6 +112,7 @@ impl Queue {
     /// The next job; the urgent lane first. Waits up to `wait` if there is none. `None` when the wait or
     /// the queue ended: see [`Queue::closed`].
     pub(super) fn next(&self, wait: Duration) -> Option<Taken> {
+        let linger = Instant::now() + LINGER.min(wait);
         let mut lanes = self.lanes.lock();
         loop {
             if let Some(taken) = lanes.urgent.pop_front() {
@@ -113,7 +121,12 @@ impl Queue {
             if let Some(taken) = lanes.bulk.pop_front() {
                 return Some(taken);
             }
-            if lanes.closed || self.filled.wait_for(&mut lanes, wait).timed_out() {
+            if lanes.closed {
+                return None;
+            }
+            if Instant::now() < linger {
+                MutexGuard::unlocked(&mut lanes, std::thread::yield_now);
+            } else if self.filled.wait_for(&mut lanes, wait).timed_out() {
                 return None;
             }
         }
@@ -136,11 +149,36 @@ impl Queue {
         lanes.urgent.clear();
         lanes.bulk.clear();
         drop(lanes);
-        self.room.close();
+        self.urgent_room.close();
+        self.bulk_room.close();
         self.filled.notify_all();
     }
 
     pub(super) fn closed(&self) -> bool {
         self.lanes.lock().closed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+
+    fn job(lane: Lane) -> Job {
+        let commit = Commit { lane, ..Commit::default() };
+        Job::Commit { shard: Shard(0), commit, reply: oneshot::channel().0 }
+    }
+
+    #[test]
+    fn urgent_work_does_not_wait_at_the_door_behind_bulk_work() {
+        let queue = Queue::new();
+        let all = WAITING_KIB as usize * 1024;
+        assert_eq!(queue.push(job(Lane::Bulk), all).now_or_never(), Some(true));
+        assert_eq!(queue.push(job(Lane::Bulk), 0).now_or_never(), None, "the bulk lane is full");
+        assert_eq!(queue.push(job(Lane::Urgent), 0).now_or_never(), Some(true));
+        let (first, _permit) = queue.next(Duration::ZERO).expect("a job");
+        assert!(first.urgent());
+        queue.close();
+        assert_eq!(queue.push(job(Lane::Urgent), 0).now_or_never(), Some(false));
     }
 }

@@ -74,7 +74,8 @@ impl Store for EmbeddedStore {
         if !self.shared.queue.push(Job::Commit { shard, commit, reply }, size).await {
             return Err(CommitError::Engine(self.shared.ended()));
         }
-        answer.await.unwrap_or_else(|_| Err(CommitError::Engine(self.shared.ended())))
+        // Without an answer the writer ended, perhaps by a panic in the middle of this very job.
+        answer.await.unwrap_or_else(|_| Err(CommitError::Unknown(self.shared.ended())))
     }
 
     async fn get(&self, shard: Shard, cells: &[Cell]) -> Result<Vec<Option<Value>>, QueryError> {

@@ -10,39 +10,78 @@ use super::cell::Row;
 use super::rows;
 use super::tables::Tables;
 
-/// Rows cleared in one step: it bounds how long an append may have to wait behind it.
+/// Rows cleared in one step: an append may have to wait a few milliseconds behind it. After a batch that
+/// wrote more rows, as many as it wrote: so clearing away keeps up with writing.
 const STEP_ROWS: usize = 500;
 
-/// Trimmed entries that are still to be removed.
+/// What is to be cleared away, and where clearing stands.
+///
+/// Rows that were removed stay as tombstones until fjall compacts them. A step that began at the front
+/// would walk over those of all steps before it, and a long backlog would make each append wait longer
+/// than the last; so each step goes on where the one before ended.
 #[derive(Debug, Default)]
-pub(super) struct Trims(VecDeque<Trim>);
+pub(super) struct Backlog {
+    trims: VecDeque<Trim>,
+    /// No expiry stands below this row.
+    expiries_from: Vec<u8>,
+    /// No grave stands below this row.
+    graves_from: Vec<u8>,
+    /// No member of the grave it belongs to stands below this row.
+    members_from: Vec<u8>,
+}
 
+/// Entries of a partition (`log`) or feed, from one number up to before another.
 #[derive(Debug)]
 struct Trim {
     log: bool,
     prefix: Vec<u8>,
+    from: u64,
     before: u64,
 }
 
-impl Trims {
-    pub(super) fn push(&mut self, log: bool, prefix: Vec<u8>, before: u64) {
-        self.0.push_back(Trim { log, prefix, before });
+impl Backlog {
+    /// Entries of a partition (`log`) or feed are no longer needed.
+    pub(super) fn trim(&mut self, log: bool, prefix: Vec<u8>, from: u64, before: u64) {
+        let same = |trim: &&mut Trim| trim.log == log && trim.prefix == prefix;
+        match self.trims.iter_mut().find(same) {
+            Some(trim) => trim.before = trim.before.max(before),
+            None if from < before => self.trims.push_back(Trim { log, prefix, from, before }),
+            None => {}
+        }
+    }
+
+    /// A row of expiries is written.
+    pub(super) fn expires(&mut self, row: &[u8]) {
+        lower(&mut self.expiries_from, row);
+    }
+
+    /// A row of graves is written.
+    pub(super) fn buries(&mut self, row: &[u8]) {
+        lower(&mut self.graves_from, row);
     }
 }
 
-/// One step. True if there is more to do at once.
+fn lower(from: &mut Vec<u8>, row: &[u8]) {
+    if row < from.as_slice() {
+        *from = row.to_vec();
+    }
+}
+
+/// One step, after `written` rows were written. True if there is more to do at once.
 pub(super) fn step(
     tables: &Tables,
     memory: &mut Memory,
-    trims: &mut Trims,
     now: Timestamp,
+    written: usize,
+    mode: fjall::PersistMode,
 ) -> fjall::Result<bool> {
-    let mut write = tables.db.batch();
-    let mut left = STEP_ROWS;
+    let mut write = tables.db.batch().durability(Some(mode));
+    let mut left = STEP_ROWS.max(written);
     expired(tables, memory, &mut write, &mut left, now)?;
-    buried(tables, &mut write, &mut left)?;
-    trimmed(tables, trims, &mut write, &mut left)?;
-    // No fsync: what is cleared twice is cleared.
+    buried(tables, &mut memory.backlog, &mut write, &mut left)?;
+    trimmed(tables, &mut memory.backlog, &mut write, &mut left)?;
+    // Nobody waits for this to be durable. But every batch is, before the next is written: so a journal
+    // that lost one in the middle is damaged, and not torn by a power loss (see super::journal).
     write.commit()?;
     Ok(left == 0)
 }
@@ -54,20 +93,27 @@ fn expired(
     left: &mut usize,
     now: Timestamp,
 ) -> fjall::Result<()> {
-    let due = ..=rows::expiry(now.0, &[0xFF]);
-    for row in tables.expiries.range(due).take(*left) {
+    let due = rows::expiry(now.0, &[0xFF]);
+    let from = memory.backlog.expiries_from.clone();
+    if from > due {
+        return Ok(());
+    }
+    for row in tables.expiries.range(from..=due).take(*left) {
         *left -= 1;
         let row = row.key()?;
         let cell = &row[size_of::<u64>()..];
         write.remove(&tables.expiries, row.clone());
+        memory.backlog.expiries_from = row.to_vec();
         // The cell may have been put again since, with another expiry or none.
         let Some(held) = tables.cells.get(cell)?.map(Row::stored) else { continue };
         if held.expired(now) {
             write.remove(&tables.cells, cell);
             if cell.get(rows::KIND_BYTES - 1) == Some(&Kind::Set.code()) {
-                write.insert(&tables.graves, held.as_set().generation.to_be_bytes(), b"");
+                let grave = held.as_set().generation.to_be_bytes();
+                write.insert(&tables.graves, grave, b"");
+                memory.backlog.buries(&grave);
             }
-            memory.cache.remember(cell.into(), None);
+            memory.cache.forget(cell);
         }
     }
     Ok(())
@@ -75,20 +121,30 @@ fn expired(
 
 fn buried(
     tables: &Tables,
+    backlog: &mut Backlog,
     write: &mut fjall::OwnedWriteBatch,
     left: &mut usize,
 ) -> fjall::Result<()> {
-    for grave in tables.graves.iter() {
+    for grave in tables.graves.range(backlog.graves_from.clone()..) {
         let grave = grave.key()?;
-        for member in tables.members.prefix(&grave).take(*left) {
+        let resumed = backlog.members_from.starts_with(&grave);
+        let from = if resumed { backlog.members_from.clone() } else { grave.to_vec() };
+        let members = tables.members.range(from..).take(*left);
+        for member in members {
+            let member = member.key()?;
+            if !member.starts_with(&grave) {
+                break;
+            }
             *left -= 1;
-            write.remove(&tables.members, member.key()?);
+            backlog.members_from = member.to_vec();
+            write.remove(&tables.members, member);
         }
         // With no row left over there may be more members: the grave stays for the next step.
         if *left == 0 {
             return Ok(());
         }
         *left -= 1;
+        backlog.graves_from = grave.to_vec();
         write.remove(&tables.graves, grave);
     }
     Ok(())
@@ -96,21 +152,100 @@ fn buried(
 
 fn trimmed(
     tables: &Tables,
-    trims: &mut Trims,
+    backlog: &mut Backlog,
     write: &mut fjall::OwnedWriteBatch,
     left: &mut usize,
 ) -> fjall::Result<()> {
-    while let Some(trim) = trims.0.front() {
+    while let Some(trim) = backlog.trims.front_mut() {
         let table = if trim.log { &tables.log } else { &tables.feeds };
-        let range = rows::entry(&trim.prefix, 0)..rows::entry(&trim.prefix, trim.before);
+        let range = rows::entry(&trim.prefix, trim.from)..rows::entry(&trim.prefix, trim.before);
         for row in table.range(range).take(*left) {
             *left -= 1;
-            write.remove(table, row.key()?);
+            let row = row.key()?;
+            trim.from = rows::entry_number(&row) + 1;
+            write.remove(table, row);
         }
         if *left == 0 {
             return Ok(());
         }
-        trims.0.pop_front();
+        backlog.trims.pop_front();
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::embedded::batch::Batch;
+    use bytes::Bytes;
+    use consort_kernel::{Cell, Commit, Key, Operation, Shard};
+
+    /// Tables with the writer's memory, and no writer.
+    struct Bench {
+        _folder: tempfile::TempDir,
+        tables: Tables,
+        memory: Memory,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let tables = Tables::open(folder.path()).unwrap();
+            Bench { _folder: folder, tables, memory: Memory::default() }
+        }
+
+        fn commit(&mut self, operations: impl IntoIterator<Item = Operation>) {
+            let mut batch = Batch::new(&self.tables, &mut self.memory, Timestamp(1));
+            batch.commit(Shard(0), &Commit::of(operations)).unwrap().unwrap();
+            batch.write(fjall::PersistMode::Buffer).unwrap();
+        }
+
+        /// Steps until nothing is left to do, and tells how many.
+        fn clear(&mut self, now: u64) -> usize {
+            let (now, mode) = (Timestamp(now), fjall::PersistMode::Buffer);
+            let step = |_: &usize| step(&self.tables, &mut self.memory, now, 0, mode).unwrap();
+            1 + (0..1_000).take_while(step).count()
+        }
+
+        fn rows(&self) -> [usize; 4] {
+            let Tables { cells, members, expiries, graves, .. } = &self.tables;
+            [cells, members, expiries, graves].map(|table| table.iter().count())
+        }
+    }
+
+    fn key(number: u64) -> Key {
+        Key::from(["k"]).with(number)
+    }
+
+    fn set(number: u64) -> Cell {
+        Cell::new(Kind::Set, key(number))
+    }
+
+    fn insert(number: u64, members: u32) -> Operation {
+        let members = (0..members).map(|n| Bytes::copy_from_slice(&n.to_be_bytes())).collect();
+        Operation::Insert { key: key(number), members }
+    }
+
+    #[test]
+    fn a_large_set_is_cleared_in_steps() {
+        let mut bench = Bench::new();
+        bench.commit([insert(1, 3 * STEP_ROWS as u32), insert(2, 5)]);
+        bench.commit([Operation::Delete(set(1))]);
+        assert_eq!(bench.clear(1), 4);
+        assert_eq!(bench.rows(), [1, 5, 0, 0]);
+    }
+
+    #[test]
+    fn what_comes_before_the_place_where_clearing_stands_is_cleared_too() {
+        let mut bench = Bench::new();
+        let expire = |number, at| Operation::Expire { cell: set(number), at: Some(Timestamp(at)) };
+        bench.commit([insert(1, 3), insert(2, 3), insert(3, 3), insert(4, 3), insert(5, 3)]);
+        bench.commit([expire(5, 50)]);
+        bench.clear(50);
+        bench.commit([expire(2, 20), Operation::Delete(set(4))]);
+        bench.clear(50);
+        bench.commit([Operation::Delete(set(1))]);
+        bench.clear(50);
+        assert_eq!(bench.rows(), [1, 3, 0, 0], "the third set is left");
+    }
 }

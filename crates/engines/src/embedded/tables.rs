@@ -1,16 +1,24 @@
 //! The tables of the folder: fjall's keyspaces, by what they hold.
 
+use std::fs::{File, remove_dir_all, rename};
 use std::path::Path;
 use std::sync::Arc;
 
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions};
+use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions};
 
 use super::entries::Firsts;
 use super::folder::FolderError;
+use super::journal;
 
 /// The layout of rows, see [`super::rows`]. Another number means another release wrote the folder.
 const FORMAT: &[u8] = b"1";
 const FORMAT_ROW: &[u8] = b"format";
+
+/// Where the tables are, within the data folder.
+const TABLES: &str = "tables";
+/// Where they are made. A process that is killed meanwhile leaves files that fjall can neither open nor
+/// make again, so tables get their name only when they are whole, and what is found here is thrown away.
+const UNFINISHED: &str = "tables.new";
 
 /// How much memory fjall may use to keep blocks that were read.
 const BLOCK_CACHE_BYTES: u64 = 64 * 1024 * 1024;
@@ -46,53 +54,73 @@ impl std::fmt::Debug for Tables {
 }
 
 impl Tables {
+    /// Opens the tables of a data folder, making them if there are none.
     pub(super) fn open(path: &Path) -> Result<Self, FolderError> {
+        let io = |error| FolderError::Io { path: path.to_path_buf(), error };
         let unreadable =
             |reason: String| FolderError::Unreadable { path: path.to_path_buf(), reason };
-        let open = || -> fjall::Result<Tables> {
-            let db = Database::builder(path)
-                .cache_size(BLOCK_CACHE_BYTES)
-                .max_journaling_size(JOURNAL_BYTES)
-                .open()?;
-            let small = |name: &str| db.keyspace(name, KeyspaceCreateOptions::default);
-            // Frames and entries are large and never change: kept apart from their keys they are not
-            // written again by every compaction.
-            let large = |name: &str| {
-                let separated = || {
-                    let options = KeyspaceCreateOptions::default();
-                    options.with_kv_separation(Some(KvSeparationOptions::default()))
-                };
-                db.keyspace(name, separated)
-            };
-            Ok(Tables {
-                log: large("log")?,
-                cells: small("cells")?,
-                members: small("members")?,
-                feeds: large("feeds")?,
-                expiries: small("expiries")?,
-                graves: small("graves")?,
-                meta: small("meta")?,
-                db: db.clone(),
-                firsts: Arc::default(),
-            })
-        };
-        let tables = open().map_err(|error| unreadable(explain(&error)))?;
-        match tables.meta.get(FORMAT_ROW).map_err(|error| unreadable(explain(&error)))? {
-            None => {
-                let mut batch = tables.db.batch().durability(Some(fjall::PersistMode::SyncAll));
-                batch.insert(&tables.meta, FORMAT_ROW, FORMAT);
-                batch.commit().map_err(|error| unreadable(explain(&error)))?;
+        let (finished, unfinished) = (path.join(TABLES), path.join(UNFINISHED));
+        if !finished.try_exists().map_err(io)? {
+            if unfinished.try_exists().map_err(io)? {
+                remove_dir_all(&unfinished).map_err(io)?;
             }
-            Some(format) if *format == *FORMAT => {}
-            Some(format) => {
-                return Err(unreadable(format!(
-                    "it has format {}, and this release reads format {}",
-                    String::from_utf8_lossy(&format),
-                    String::from_utf8_lossy(FORMAT)
-                )));
-            }
+            Tables::make(&unfinished).map_err(|error| unreadable(explain(&error)))?;
+            rename(&unfinished, &finished).map_err(io)?;
+            File::open(path).and_then(|folder| folder.sync_all()).map_err(io)?;
+        }
+        if let Some(damage) = journal::damage(&finished).map_err(io)? {
+            return Err(unreadable(damage));
+        }
+        let tables = Tables::at(&finished).map_err(|error| unreadable(explain(&error)))?;
+        let format = tables.meta.get(FORMAT_ROW).map_err(|error| unreadable(explain(&error)))?;
+        if format.as_deref() != Some(FORMAT) {
+            return Err(unreadable(format!(
+                "it has format '{}', and this release reads format '{}'",
+                String::from_utf8_lossy(&format.unwrap_or_default()),
+                String::from_utf8_lossy(FORMAT)
+            )));
         }
         Ok(tables)
+    }
+
+    /// Makes empty tables, and closes them.
+    fn make(path: &Path) -> fjall::Result<()> {
+        let tables = Tables::at(path)?;
+        let mut batch = tables.db.batch().durability(Some(fjall::PersistMode::SyncAll));
+        batch.insert(&tables.meta, FORMAT_ROW, FORMAT);
+        batch.commit()
+    }
+
+    fn at(path: &Path) -> fjall::Result<Self> {
+        // The journal is not compressed: fjall checks a batch by compressing it again, which another
+        // release of the compressor may do otherwise, and it takes a value that does not decompress for
+        // the torn end of the journal.
+        let db = Database::builder(path)
+            .cache_size(BLOCK_CACHE_BYTES)
+            .max_journaling_size(JOURNAL_BYTES)
+            .journal_compression(CompressionType::None)
+            .open()?;
+        let small = |name: &str| db.keyspace(name, KeyspaceCreateOptions::default);
+        // Frames and entries are large and never change: kept apart from their keys they are not
+        // written again by every compaction.
+        let large = |name: &str| {
+            let separated = || {
+                let options = KeyspaceCreateOptions::default();
+                options.with_kv_separation(Some(KvSeparationOptions::default()))
+            };
+            db.keyspace(name, separated)
+        };
+        Ok(Tables {
+            log: large("log")?,
+            cells: small("cells")?,
+            members: small("members")?,
+            feeds: large("feeds")?,
+            expiries: small("expiries")?,
+            graves: small("graves")?,
+            meta: small("meta")?,
+            db: db.clone(),
+            firsts: Arc::default(),
+        })
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::Durability;
 use super::batch::{Batch, Memory};
 use super::queue::{Job, Queue, Taken};
-use super::sweep::{self, Trims};
+use super::sweep;
 use super::tables::{Tables, explain};
 
 /// Bytes of appends and commits in one batch, about. Larger batches save no fsync worth having.
@@ -40,7 +40,6 @@ pub(super) struct Writer {
     poison: Poison,
     mode: PersistMode,
     memory: Memory,
-    trims: Trims,
 }
 
 /// Poisons the engine if the thread ends by a panic: no caller may wait for a writer that is gone.
@@ -70,8 +69,7 @@ impl Writer {
             Durability::Fsync => PersistMode::SyncData,
             Durability::Process => PersistMode::Buffer,
         };
-        let (memory, trims) = (Memory::default(), Trims::default());
-        Writer { tables, wakes, clock, poison, mode, memory, trims }
+        Writer { tables, wakes, clock, poison, mode, memory: Memory::default() }
     }
 
     pub(super) fn start(self, queue: Arc<Queue>) -> std::io::Result<JoinHandle<()>> {
@@ -82,33 +80,32 @@ impl Writer {
     fn run(mut self, queue: &Arc<Queue>) {
         let _guard = Guard { queue: queue.clone(), poison: self.poison.clone() };
         let mut swept = Instant::now();
+        let mut more = false;
         while !queue.closed() {
-            let step = match queue.next(SWEEP_EVERY) {
+            let step = match queue.next(if more { Duration::ZERO } else { SWEEP_EVERY }) {
                 Some(first) => self.batch(first, queue),
-                None => Ok(()),
+                None => Ok(0),
             };
-            let step = step.and_then(|()| {
-                if swept.elapsed() >= SWEEP_EVERY {
+            let step = step.and_then(|written| {
+                if more || swept.elapsed() >= SWEEP_EVERY {
                     let now = self.clock.now();
-                    let more = sweep::step(&self.tables, &mut self.memory, &mut self.trims, now)?;
-                    if !more {
-                        swept = Instant::now();
-                    }
+                    more = sweep::step(&self.tables, &mut self.memory, now, written, self.mode)?;
+                    swept = Instant::now();
                 }
                 Ok(())
             });
             if let Err(error) = step {
-                // Nobody knows what the disk holds now. Whoever opens the folder next will see.
-                self.poison.set(format!("the embedded engine stopped: {}", explain(&error)));
+                self.stop(&error);
                 return;
             }
         }
     }
 
-    /// One batch, beginning with `first`. An error is the disk's; all callers were told by then.
-    fn batch(&mut self, first: Taken, queue: &Queue) -> fjall::Result<()> {
+    /// One batch, beginning with `first`; it tells how many rows were written. An error is the disk's;
+    /// all callers were told by then.
+    fn batch(&mut self, first: Taken, queue: &Queue) -> fjall::Result<usize> {
         let started = Instant::now();
-        let mut bytes = 0;
+        let (mut bytes, mut bulk) = (0, false);
         let mut replies = Vec::new();
         // Permits go when the batch is done: until then its bytes are in memory.
         let mut permits = Vec::new();
@@ -116,32 +113,41 @@ impl Writer {
         let mut taken = Some(first);
         let mut folded = Ok(());
         while let Some((job, permit)) = taken {
+            bytes += permit.num_permits() * 1024;
             permits.push(permit);
-            bytes += permits.last().map_or(0, |permit| permit.num_permits() * 1024);
-            folded = fold(&mut batch, job, &mut replies, &mut self.trims, &self.tables);
-            if folded.is_err() || bytes >= BATCH_BYTES {
+            bulk |= !job.urgent();
+            folded = fold(&mut batch, job, &mut replies);
+            if folded.is_err() {
                 break;
             }
-            taken = queue
-                .next_urgent()
-                .or_else(|| if started.elapsed() < BULK_TIME { queue.next_bulk() } else { None });
+            let full = bytes >= BATCH_BYTES;
+            taken = if full { None } else { queue.next_urgent() };
+            // One bulk job is taken however full the batch is: commits go on under any load of appends.
+            if taken.is_none() && (!bulk || !full && started.elapsed() < BULK_TIME) {
+                taken = queue.next_bulk();
+            }
         }
-        let written = folded.and_then(|()| batch.write(self.mode));
-        match written {
-            Ok(dirty) => {
-                self.memory.cache.settle(&dirty);
+        match folded.and_then(|()| batch.write(self.mode)) {
+            Ok(rows) => {
                 for reply in replies {
                     self.confirm(reply);
                 }
-                Ok(())
+                Ok(rows)
             }
             Err(error) => {
+                // Before the callers are told: whoever meets the fault finds the poison set.
+                self.stop(&error);
                 for reply in replies {
                     deny(reply, &explain(&error));
                 }
                 Err(error)
             }
         }
+    }
+
+    /// Nobody knows what the disk holds now. Whoever opens the folder next will see.
+    fn stop(&self, error: &fjall::Error) {
+        self.poison.set(format!("the embedded engine stopped: {}", explain(error)));
     }
 
     fn confirm(&self, reply: Reply) {
@@ -166,18 +172,11 @@ impl Writer {
 }
 
 /// Folds one job into the batch.
-fn fold(
-    batch: &mut Batch<'_>,
-    job: Job,
-    replies: &mut Vec<Reply>,
-    trims: &mut Trims,
-    tables: &Tables,
-) -> fjall::Result<()> {
+fn fold(batch: &mut Batch<'_>, job: Job, replies: &mut Vec<Reply>) -> fjall::Result<()> {
     match job {
         Job::Append { prefix, topic, bytes, digest, reply } => {
-            let folded = batch.append(true, &prefix, digest, &bytes);
             replies.push(Reply::Append(reply, topic));
-            folded
+            batch.append(true, &prefix, digest, &bytes)
         }
         Job::Commit { shard, commit, reply } => {
             let topics = commit.topics(shard);
@@ -189,12 +188,8 @@ fn fold(
             folded
         }
         Job::Trim { log, prefix, before, reply } => {
-            let next = batch.next(log, &prefix)?;
-            let before = before.min(next.saturating_sub(1));
-            tables.firsts.raise(log, &prefix, before);
-            trims.push(log, prefix, before);
             replies.push(Reply::Trim(reply));
-            Ok(())
+            batch.trim(log, prefix, before)
         }
     }
 }
@@ -212,5 +207,32 @@ fn deny(reply: Reply, reason: &str) {
         Reply::Trim(reply) => {
             let _ = reply.send(Err(fault));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use consort_kernel::{Commit, Name, Partition, Shard, SystemClock};
+
+    #[test]
+    fn a_commit_gets_through_under_any_load_of_appends() {
+        let folder = tempfile::tempdir().unwrap();
+        let tables = Tables::open(folder.path()).unwrap();
+        let (wakes, clock) = (Arc::default(), Arc::new(SystemClock::default()));
+        let mut writer = Writer::new(tables, wakes, clock, Poison::new(), Durability::Process);
+        let queue = Queue::new();
+        let at = Partition::new(Name::new("busy").unwrap(), 0);
+        let frame = bytes::Bytes::from(vec![0; 4 * 1024 * 1024]);
+        let push = |job, size| futures::executor::block_on(queue.push(job, size));
+        for _ in 0..4 {
+            assert!(push(Job::append(&at, frame.clone()).0, frame.len()));
+        }
+        let (reply, mut answer) = oneshot::channel();
+        assert!(push(Job::Commit { shard: Shard(0), commit: Commit::default(), reply }, 0));
+        let first = queue.next(Duration::ZERO).unwrap();
+        writer.batch(first, &queue).unwrap();
+        assert!(queue.next_urgent().is_some(), "there were more appends than one batch takes");
+        assert_eq!(answer.try_recv(), Ok(Ok(Committed::default())));
     }
 }
