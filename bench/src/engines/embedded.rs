@@ -41,7 +41,8 @@ async fn append(pace: Pace, report: &mut Report, records: usize) -> Result<()> {
     let (ours, theirs) = (tempfile::tempdir()?, tempfile::tempdir()?);
     let (log, _) = open(&ours)?;
     let (database, keyspace) = bare(&theirs)?;
-    let bytes = frame(0, records, RECORD_BYTES).encode()?;
+    let frame = frame(records, RECORD_BYTES);
+    let bytes = frame.encode()?;
     let sequence = AtomicU64::new(0);
     let name = format!("append, frames of {records} records of {RECORD_BYTES} B");
     let limit = || {
@@ -55,7 +56,6 @@ async fn append(pace: Pace, report: &mut Report, records: usize) -> Result<()> {
     };
     let consort = || {
         rate(pace, || async {
-            let frame = frame(sequence.fetch_add(1, Ordering::Relaxed), records, RECORD_BYTES);
             log.append(&partition(0), &frame).await?;
             Ok(records as u64)
         })
@@ -76,10 +76,8 @@ async fn callers(pace: Pace, report: &mut Report) -> Result<()> {
             let all = (0..callers as u32).map(|caller| {
                 let log = log.clone();
                 tokio::spawn(async move {
-                    let sequence = AtomicU64::new(0);
+                    let frame = frame(1, RECORD_BYTES);
                     rate(pace, || async {
-                        let frame =
-                            frame(sequence.fetch_add(1, Ordering::Relaxed), 1, RECORD_BYTES);
                         log.append(&partition(caller % 32), &frame).await?;
                         Ok(1)
                     })

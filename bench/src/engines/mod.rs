@@ -9,7 +9,7 @@ use bytes::Bytes;
 use consort_kernel::{
     Commit, Frame, FrameKind, Key, Name, Operation, Partition, Producer, Timestamp,
 };
-use rand::Rng;
+use rand::{Rng, RngCore};
 
 use crate::measure::Pace;
 use crate::report::Report;
@@ -32,13 +32,19 @@ fn partition(index: u32) -> Partition {
     Partition::new(Name::new("bench").expect("a name"), index)
 }
 
-fn frame(sequence: u64, records: usize, bytes: usize) -> Frame {
+/// A frame of random records: what does not compress is written at its full size by everybody.
+fn frame(records: usize, bytes: usize) -> Frame {
+    let record = |_| {
+        let mut record = vec![0; bytes];
+        rand::rng().fill_bytes(&mut record);
+        Bytes::from(record)
+    };
     Frame {
         kind: FrameKind::Events,
         producer: Producer(1),
-        sequence,
+        sequence: 0,
         time: Timestamp(1_700_000_000_000),
-        records: vec![Bytes::from(vec![b'x'; bytes]); records],
+        records: (0..records).map(record).collect(),
     }
 }
 

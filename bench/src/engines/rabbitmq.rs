@@ -1,7 +1,6 @@
 //! The RabbitMQ log beside bare confirmed publishing to stream queues, on the same broker.
 
 use std::future::Future;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Result, ensure};
 use consort_engines::rabbitmq::RabbitLog;
@@ -31,21 +30,19 @@ pub(super) async fn run(pace: Pace, report: &mut Report) -> Result<()> {
     for n in 0..PARTITIONS {
         declare(&channel, n).await?;
     }
-    let bytes = frame(0, 1, RECORD).encode()?;
+    let frame = frame(1, RECORD);
+    let bytes = frame.encode()?;
     let bare = || {
         everywhere(|n| {
             let (channel, bytes, queue) = (channel.clone(), bytes.clone(), queue(n));
             async move { rate(pace, || publish(&channel, &queue, &bytes)).await }
         })
     };
-    let sequence = AtomicU64::new(0);
-    let sequence = &sequence;
     let consort = || {
         everywhere(|n| {
-            let log = log.clone();
+            let (log, frame) = (log.clone(), frame.clone());
             async move {
                 rate(pace, || async {
-                    let frame = frame(sequence.fetch_add(1, Ordering::Relaxed), 1, RECORD);
                     log.append(&partition(n), &frame).await?;
                     Ok(1)
                 })

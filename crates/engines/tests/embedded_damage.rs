@@ -206,6 +206,23 @@ async fn a_flipped_bit_in_the_last_batch_is_told_by_the_folder_or_by_the_cursor(
 }
 
 #[tokio::test]
+async fn a_batch_that_a_power_loss_left_half_written_is_cut_off() {
+    let folder = Folder::with(|number| payload(number, LARGE)).await;
+    let (file, start) = folder.find("", &payload(FRAMES - 1, LARGE)[..64]);
+    let mut contents = std::fs::read(&file).expect("the journal");
+    let sector = (start + LARGE / 2).next_multiple_of(512);
+    contents[sector..sector + 512].fill(0);
+    std::fs::write(&file, contents).expect("the journal");
+    let log = open(folder.path()).expect("what was acknowledged before is whole");
+    let before = &folder.entries[..FRAMES as usize - 1];
+    assert_eq!(read(&log, Cursor::START).await.as_deref(), Ok(before));
+    let last = &folder.entries[FRAMES as usize - 1];
+    let lost = read(&log, last.cursor()).await;
+    assert!(matches!(lost, Err(ReadError::Lost { .. })), "whoever read it is told: {lost:?}");
+    log.append(&at(), &frame(100, payload(100, 10))).await.expect("it goes on");
+}
+
+#[tokio::test]
 async fn a_flipped_byte_of_a_frame_in_a_table_is_corrupt() {
     for bytes in [100, LARGE] {
         let folder = Folder::with(|number| payload(number, bytes)).await;

@@ -261,9 +261,9 @@ impl Commit {
         within("a commit's bytes", size.bytes, COMMIT_BYTES)
     }
 
-    /// All bytes of the commit together, about.
-    pub fn bytes(&self) -> usize {
-        self.size().map_or(COMMIT_BYTES, |size| size.bytes)
+    /// The memory that the commit takes, about: its bytes, and what holds each of them.
+    pub fn memory(&self) -> usize {
+        self.size().map_or(COMMIT_BYTES, |size| size.bytes + size.steps * size_of::<Operation>())
     }
 
     fn size(&self) -> Result<Size, Refusal> {

@@ -38,4 +38,4 @@ pub use name::{Name, NameError};
 pub use poison::Poison;
 pub use sketch::Sketch;
 pub use store::{FeedEntry, Most, Shard, Store};
-pub use wake::{Topic, Wake, Wakes};
+pub use wake::{Topic, Wake, Wakes, read_or_wait};

@@ -4,9 +4,11 @@
 //! and may be spurious: whoever is woken looks again.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::key::Key;
@@ -93,10 +95,61 @@ impl Wake {
     }
 }
 
+/// Reads, and if nothing is there, reads again whenever `listen`'s topic wakes, but at the latest every
+/// `look_every`, until something comes or `wait` is over.
+///
+/// It listens only once a first look found nothing, and then looks again before it waits: what came
+/// between the two looks is not missed, and a reader with work to do never listens.
+pub async fn read_or_wait<T, E, L, R, F>(
+    wait: Duration,
+    look_every: Duration,
+    listen: L,
+    mut read: R,
+) -> Result<Vec<T>, E>
+where
+    L: FnOnce() -> Wake,
+    R: FnMut() -> F,
+    F: Future<Output = Result<Vec<T>, E>>,
+{
+    let started = Instant::now();
+    let entries = read().await?;
+    if !entries.is_empty() || wait.is_zero() {
+        return Ok(entries);
+    }
+    let mut wake = listen();
+    loop {
+        let entries = read().await?;
+        let left = wait.saturating_sub(started.elapsed());
+        if !entries.is_empty() || left.is_zero() {
+            return Ok(entries);
+        }
+        // Woken or not, it looks again.
+        let _ = timeout(left.min(look_every), wake.changed()).await;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use futures::FutureExt;
+    use std::cell::Cell;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_looks_again_when_woken_and_when_it_is_time() {
+        let wakes = Wakes::default();
+        let looks = Cell::new(0);
+        let second = Duration::from_secs(1);
+        let read = || {
+            looks.set(looks.get() + 1);
+            let found = if looks.get() == 5 { vec![7] } else { vec![] };
+            async move { Ok::<_, ()>(found) }
+        };
+        let listen = || wakes.listen(Topic(1));
+        assert_eq!(read_or_wait(10 * second, second, listen, read).await, Ok(vec![7]));
+        let read = || async { Ok::<Vec<u8>, ()>(vec![]) };
+        assert_eq!(read_or_wait(3 * second, second, listen, read).await, Ok(vec![]));
+        assert_eq!(read_or_wait(Duration::ZERO, second, listen, read).await, Ok(vec![]));
+    }
 
     #[tokio::test]
     async fn a_change_between_listening_and_waiting_is_not_missed() {

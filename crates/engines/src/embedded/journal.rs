@@ -6,13 +6,16 @@
 //! end has no whole batch behind it, and batches are numbered upwards: whatever else is found is damage.
 //!
 //! Only the framing of the very last batch stays without this protection, as it cannot be told from one
-//! that was being written when the process died.
+//! that was being written when the process died. After a power loss that batch may also be whole but for
+//! sectors in its middle that were never written, and read as zeros: fjall would refuse such a journal,
+//! so it is cut off here. Nothing in it was acknowledged.
 //!
 //! The journal of fjall 3: batches of a start (tag, count of items `u32`, number `u64`), items (tag, kind,
 //! compression, table `u64`, key's length `u16`, value's length `u32`, stored length `u32`, key, value)
 //! and an end (tag, checksum of the items `u64`, trailer), all little-endian. Behind them stand zeros, for
 //! journals are made larger than what is in them.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::Xxh3;
@@ -25,7 +28,11 @@ const TRAILER: &[u8] = b"FJL\x03";
 /// What is cut off at once of the zeros behind the last batch.
 const ZEROS: &[u8] = &[0; 4096];
 
-/// What is wrong with the journals in a folder of tables, if anything is.
+/// What a disk writes whole or not at all.
+const SECTOR: usize = 512;
+
+/// What is wrong with the journals in a folder of tables, if anything is. A torn end that fjall would not
+/// take is cut off.
 pub(super) fn damage(tables: &Path) -> std::io::Result<Option<String>> {
     let mut journals = Vec::new();
     for file in std::fs::read_dir(tables)? {
@@ -36,12 +43,23 @@ pub(super) fn damage(tables: &Path) -> std::io::Result<Option<String>> {
     }
     journals.sort_unstable();
     let mut newest = 0;
-    for (_, path) in journals {
+    let last = journals.last().map(|(number, _)| *number);
+    for (number, path) in journals {
         let mut bytes = std::fs::read(&path)?;
         while bytes.ends_with(ZEROS) {
             bytes.truncate(bytes.len() - ZEROS.len());
         }
         if let Some(at) = damaged_at(&bytes, &mut newest) {
+            if Some(number) == last && torn_at(&bytes, at, newest) {
+                tracing::warn!(
+                    journal = %path.display(),
+                    "the last batch was being written when the machine stopped; it was not acknowledged, and is cut off"
+                );
+                let file = File::options().write(true).open(&path)?;
+                file.set_len(at as u64)?;
+                file.sync_all()?;
+                continue;
+            }
             return Ok(Some(format!(
                 "its journal {} is damaged at byte {at}: a disk fault, or another program wrote to it; restore the folder from a backup",
                 path.display()
@@ -68,9 +86,22 @@ fn damaged_at(bytes: &[u8], newest: &mut u64) -> Option<usize> {
         *newest = batch.number;
         at = batch.end;
     }
+    sound_behind(bytes, at, *newest).then_some(at)
+}
+
+/// Whether a sound batch stands behind this place.
+fn sound_behind(bytes: &[u8], at: usize, newest: u64) -> bool {
     let starts = (at + 1..bytes.len()).filter(|&at| bytes[at] == START);
     let mut behind = starts.filter_map(|at| Batch::parse(bytes, at));
-    behind.any(|batch| batch.sound && batch.number >= *newest).then_some(at)
+    behind.any(|batch| batch.sound && batch.number >= newest)
+}
+
+/// Whether the batch at a damaged place is the last one, with a sector in it that was never written.
+fn torn_at(bytes: &[u8], at: usize, newest: u64) -> bool {
+    let Some(batch) = Batch::parse(bytes, at) else { return false };
+    let mut sectors = (at.next_multiple_of(SECTOR)..batch.end).step_by(SECTOR);
+    let unwritten = |start| bytes[start..].first_chunk() == Some(&[0; SECTOR]);
+    batch.number >= newest && sectors.any(unwritten) && !sound_behind(bytes, at, newest)
 }
 
 /// A batch from its start to its end.
@@ -173,6 +204,23 @@ mod tests {
             let padded = [&torn[..], &[0; 5_000]].concat();
             assert_eq!(damaged_at(&padded, &mut 0), None, "{length} bytes of the last batch");
         }
+    }
+
+    #[test]
+    fn a_last_batch_with_unwritten_sectors_is_torn_and_any_other_damage_is_not() {
+        let (first, last) = (batch(5, &[b"one"]), batch(6, &[&[7; 4 * SECTOR]]));
+        let journal = [&first[..], &last].concat();
+        let at = first.len();
+        let mut torn = journal.clone();
+        torn[2 * SECTOR..3 * SECTOR].fill(0);
+        assert_eq!(damaged_at(&torn, &mut 0), Some(at));
+        assert!(torn_at(&torn, at, 5));
+        let mut flipped = journal.clone();
+        flipped[2 * SECTOR] ^= 1;
+        assert_eq!(damaged_at(&flipped, &mut 0), Some(at));
+        assert!(!torn_at(&flipped, at, 5), "a flipped bit is damage");
+        let followed = [&torn[..], &batch(7, &[b"more"])].concat();
+        assert!(!torn_at(&followed, at, 5), "what was followed by another batch was acknowledged");
     }
 
     #[test]

@@ -6,9 +6,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use consort_kernel::{
     AppendError, Cursor, Digest, Fault, Frame, Log, LogEntry, Most, Partition, ReadError, Topic,
+    read_or_wait,
 };
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout_at};
 
 use super::queue::Job;
 use super::{Shared, entries, rows};
@@ -89,14 +89,9 @@ impl Log for EmbeddedLog {
         most: Most,
         wait: Duration,
     ) -> Result<Vec<LogEntry>, ReadError> {
-        let until = Instant::now() + wait;
-        let mut wake = self.shared.wakes.listen(Topic::partition(at));
-        loop {
-            let entries = self.read_now(at, *after, most).await?;
-            if !entries.is_empty() || timeout_at(until, wake.changed()).await.is_err() {
-                return Ok(entries);
-            }
-        }
+        let listen = || self.shared.wakes.listen(Topic::partition(at));
+        let read = || self.read_now(at, *after, most);
+        read_or_wait(wait, Duration::MAX, listen, read).await
     }
 
     async fn first(&self, at: &Partition) -> Result<u64, Fault> {

@@ -8,11 +8,10 @@ use bytes::Bytes;
 use consort_kernel::limits::{PAGE_BYTES, PAGE_ROWS, within};
 use consort_kernel::{
     Cell, Commit, CommitError, Committed, Cursor, Fault, FeedEntry, Key, Kind, Most, Name,
-    QueryError, ReadError, Shard, Store, Timestamp, Topic, Value, Wake,
+    QueryError, ReadError, Shard, Store, Timestamp, Topic, Value, Wake, read_or_wait,
 };
 use fjall::Readable;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout_at};
 
 use super::cell::Row;
 use super::entries::failed;
@@ -69,7 +68,7 @@ impl Store for EmbeddedStore {
         shard.validate(self.shards)?;
         commit.validate()?;
         self.shared.healthy().map_err(CommitError::Engine)?;
-        let size = commit.bytes();
+        let size = commit.memory();
         let (reply, answer) = oneshot::channel();
         if !self.shared.queue.push(Job::Commit { shard, commit, reply }, size).await {
             return Err(CommitError::Engine(self.shared.ended()));
@@ -175,14 +174,9 @@ impl Store for EmbeddedStore {
         wait: Duration,
     ) -> Result<Vec<FeedEntry>, ReadError> {
         shard.validate(self.shards)?;
-        let until = Instant::now() + wait;
-        let mut wake = self.shared.wakes.listen(Topic::feed(shard, feed));
-        loop {
-            let entries = self.feed_now(shard, feed, *after, most).await?;
-            if !entries.is_empty() || timeout_at(until, wake.changed()).await.is_err() {
-                return Ok(entries);
-            }
-        }
+        let listen = || self.shared.wakes.listen(Topic::feed(shard, feed));
+        let read = || self.feed_now(shard, feed, *after, most);
+        read_or_wait(wait, Duration::MAX, listen, read).await
     }
 
     async fn trim_feed(&self, shard: Shard, feed: &Name, before: u64) -> Result<(), QueryError> {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use consort_kernel::{
     AppendError, Cursor, Digest, Fault, Frame, Log, LogEntry, Most, Partition, ReadError, Topic,
+    read_or_wait,
 };
-use tokio::time::{Instant, timeout_at};
 
 use super::link::CallError;
 use super::{LOOK_EVERY, Shared, entries};
@@ -68,25 +68,10 @@ impl Log for RedisLog {
         most: Most,
         wait: Duration,
     ) -> Result<Vec<LogEntry>, ReadError> {
-        let until = Instant::now() + wait;
         let channel = || self.shared.keys.partition_channel(at);
-        let mut wake = None;
-        loop {
-            let entries = self.read_now(at, after, most).await?;
-            if !entries.is_empty() || Instant::now() >= until {
-                return Ok(entries);
-            }
-            // The first look without listening spares a reader that has work the subscription.
-            match &mut wake {
-                None => {
-                    wake = Some(self.shared.watch.listen(channel(), Topic::partition(at)));
-                }
-                Some(wake) => {
-                    let look = until.min(Instant::now() + LOOK_EVERY);
-                    let _ = timeout_at(look, wake.changed()).await;
-                }
-            }
-        }
+        let listen = || self.shared.watch.listen(channel(), Topic::partition(at));
+        let read = || self.read_now(at, after, most);
+        read_or_wait(wait, LOOK_EVERY, listen, read).await
     }
 
     async fn first(&self, at: &Partition) -> Result<u64, Fault> {

@@ -9,10 +9,9 @@ use bytes::Bytes;
 use consort_kernel::limits::{PAGE_BYTES, PAGE_ROWS, within};
 use consort_kernel::{
     Cell, Commit, CommitError, Committed, Cursor, Fault, FeedEntry, Key, Kind, Most, Name,
-    QueryError, ReadError, Shard, Store, Timestamp, Topic, Value, Wake,
+    QueryError, ReadError, Shard, Store, Timestamp, Topic, Value, Wake, read_or_wait,
 };
 use redis::Value as Answer;
-use tokio::time::{Instant, timeout_at};
 
 use super::link::CallError;
 use super::{LOOK_EVERY, Shared, encode, entries};
@@ -175,24 +174,10 @@ impl Store for RedisStore {
         wait: Duration,
     ) -> Result<Vec<FeedEntry>, ReadError> {
         shard.validate(self.shards)?;
-        let until = Instant::now() + wait;
-        let mut wake = None;
-        loop {
-            let entries = self.feed_now(shard, feed, after, most).await?;
-            if !entries.is_empty() || Instant::now() >= until {
-                return Ok(entries);
-            }
-            match &mut wake {
-                None => {
-                    let channel = self.shared.keys.shard_channel(shard);
-                    wake = Some(self.shared.watch.listen(channel, Topic::feed(shard, feed)));
-                }
-                Some(wake) => {
-                    let look = until.min(Instant::now() + LOOK_EVERY);
-                    let _ = timeout_at(look, wake.changed()).await;
-                }
-            }
-        }
+        let channel = || self.shared.keys.shard_channel(shard);
+        let listen = || self.shared.watch.listen(channel(), Topic::feed(shard, feed));
+        let read = || self.feed_now(shard, feed, after, most);
+        read_or_wait(wait, LOOK_EVERY, listen, read).await
     }
 
     async fn trim_feed(&self, shard: Shard, feed: &Name, before: u64) -> Result<(), QueryError> {

@@ -6,7 +6,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::time::{Instant, timeout_at};
 
 use crate::cursor::Cursor;
 use crate::digest::Digest;
@@ -14,7 +13,7 @@ use crate::error::{AppendError, Fault, ReadError};
 use crate::frame::Frame;
 use crate::log::{Log, LogEntry, Partition};
 use crate::store::Most;
-use crate::wake::{Topic, Wakes};
+use crate::wake::{Topic, Wakes, read_or_wait};
 
 /// Streams in memory.
 #[derive(Debug, Default)]
@@ -95,14 +94,9 @@ impl Log for MemoryLog {
         most: Most,
         wait: Duration,
     ) -> Result<Vec<LogEntry>, ReadError> {
-        let until = Instant::now() + wait;
-        let mut wake = self.wakes.listen(Topic::partition(at));
-        loop {
-            let entries = self.read_now(at, after, most)?;
-            if !entries.is_empty() || timeout_at(until, wake.changed()).await.is_err() {
-                return Ok(entries);
-            }
-        }
+        let listen = || self.wakes.listen(Topic::partition(at));
+        let read = async || self.read_now(at, after, most);
+        read_or_wait(wait, Duration::MAX, listen, read).await
     }
 
     async fn first(&self, at: &Partition) -> Result<u64, Fault> {

@@ -6,7 +6,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::time::{Instant, timeout_at};
 
 use super::shard::MemoryShard;
 use crate::clock::{Clock, Timestamp};
@@ -17,7 +16,7 @@ use crate::key::Key;
 use crate::limits::{PAGE_ROWS, within};
 use crate::name::Name;
 use crate::store::{FeedEntry, Most, Shard, Store};
-use crate::wake::{Topic, Wake, Wakes};
+use crate::wake::{Topic, Wake, Wakes, read_or_wait};
 
 /// Shards in memory.
 #[derive(Debug)]
@@ -112,15 +111,10 @@ impl Store for MemoryStore {
         most: Most,
         wait: Duration,
     ) -> Result<Vec<FeedEntry>, ReadError> {
-        let until = Instant::now() + wait;
         let held = self.shard(shard)?;
-        let mut wake = self.wakes.listen(Topic::feed(shard, feed));
-        loop {
-            let entries = held.lock().feed(feed, after, most)?;
-            if !entries.is_empty() || timeout_at(until, wake.changed()).await.is_err() {
-                return Ok(entries);
-            }
-        }
+        let listen = || self.wakes.listen(Topic::feed(shard, feed));
+        let read = async || held.lock().feed(feed, after, most);
+        read_or_wait(wait, Duration::MAX, listen, read).await
     }
 
     async fn trim_feed(&self, shard: Shard, feed: &Name, before: u64) -> Result<(), QueryError> {
