@@ -5,10 +5,14 @@
 //! [`store_suite!`](crate::store_suite), which hold the whole list of cases: none can be left out. The
 //! few things that a contract cannot do to itself, such as losing its tail, are the harness's to do.
 
+mod cells;
 pub mod log;
 pub mod model;
 pub mod store;
+pub mod store_cells;
 pub mod store_feeds;
+pub mod store_limits;
+pub mod store_scans;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -90,26 +94,32 @@ macro_rules! store_suite {
             operations_are_applied_in_their_order
             kinds_are_apart
             shards_are_apart
+            concurrent_committers_never_lose_an_update
+            concurrent_additions_all_count
+            a_commit_is_seen_by_every_node
+            a_watch_wakes_after_a_change
+            time_never_goes_backwards
+            a_ping_is_answered
+        }
+        $crate::contract_cases! { store_cells, $harness,
             counters_add_up
             an_addition_that_overflows_is_left_out_and_noted
             extremes_are_decided_by_rank_whoever_writes_first
             sets_hold_each_member_once_in_order
             sketches_estimate
+            cells_expire_by_the_stores_clock
+            a_put_clears_the_expiry
+            many_cells_expire_at_once
+        }
+        $crate::contract_cases! { store_scans, $harness,
             scans_are_ordered_and_paged
             a_scan_takes_whole_elements
             a_scan_of_large_values_ends_its_pages_early
             keys_may_hold_every_byte
-            cells_expire_by_the_stores_clock
-            a_put_clears_the_expiry
-            many_cells_expire_at_once
-            concurrent_committers_never_lose_an_update
-            concurrent_additions_all_count
-            a_commit_is_seen_by_every_node
-            a_watch_wakes_after_a_change
+        }
+        $crate::contract_cases! { store_limits, $harness,
             the_largest_values_fit_and_larger_ones_are_refused
             the_largest_commit_fits_and_a_larger_one_is_refused
-            time_never_goes_backwards
-            a_ping_is_answered
         }
         $crate::contract_cases! { store_feeds, $harness,
             entries_are_numbered_without_gaps

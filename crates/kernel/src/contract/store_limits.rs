@@ -1,0 +1,61 @@
+//! The cases of the `Store` contract that concern its bounds.
+
+use bytes::Bytes;
+
+use super::cells::{SHARD, add, commit, get, key, put, scan};
+use super::{StoreHarness, name};
+use crate::limits::{COMMIT_STEPS, ENTRY_BYTES, KEY_BYTES, MEMBER_BYTES, PAGE_ROWS, VALUE_BYTES};
+use crate::{
+    Cell, Commit, CommitError, Committed, Element, Expect, Key, Kind, Note, Operation, QueryError,
+    Value,
+};
+
+pub async fn the_largest_values_fit_and_larger_ones_are_refused(harness: &dyn StoreHarness) {
+    let store = harness.store();
+    let long = Key::of([Element::Bytes(vec![b'k'; KEY_BYTES - 2])]);
+    assert_eq!(long.as_bytes().len(), KEY_BYTES);
+    let value = Bytes::from(vec![1; VALUE_BYTES]);
+    let entry = Bytes::from(vec![2; ENTRY_BYTES]);
+    let member = Bytes::from(vec![3; MEMBER_BYTES]);
+    let note = |entry: &Bytes| Operation::Append(Note { feed: name("f"), entry: entry.clone() });
+    let insert =
+        |member: &Bytes| Operation::Insert { key: key("s"), members: vec![member.clone()] };
+    commit(&store, [put(long.clone(), value.clone()), note(&entry), insert(&member)]).await;
+    assert_eq!(get(&store, Kind::Bytes, &long).await, Some(Value::Bytes(value.clone())));
+    assert_eq!(store.members(SHARD, &key("s"), None, 1).await, Ok(vec![member.clone()]));
+    let expecting = Commit::default().expecting(Expect::Bytes(long.clone(), Some(value.clone())));
+    assert_eq!(store.commit(SHARD, expecting).await, Ok(Committed::default()));
+
+    let more = |bytes: &Bytes| Bytes::from([&bytes[..], b"+"].concat());
+    let longer = Key::of([Element::Bytes(vec![b'k'; KEY_BYTES - 1])]);
+    let over =
+        [put(longer, ""), put(key("v"), more(&value)), note(&more(&entry)), insert(&more(&member))];
+    for operation in over {
+        let refused = store.commit(SHARD, Commit::of([add(key("n"), 1), operation])).await;
+        assert!(matches!(refused, Err(CommitError::Refused(_))), "{refused:?}");
+    }
+    assert_eq!(get(&store, Kind::Counter, &key("n")).await, None, "nothing of it was applied");
+    let cells = vec![Cell::new(Kind::Bytes, key("k")); PAGE_ROWS + 1];
+    let refused = store.get(SHARD, &cells).await;
+    assert!(matches!(refused, Err(QueryError::Refused(_))), "{refused:?}");
+}
+
+pub async fn the_largest_commit_fits_and_a_larger_one_is_refused(harness: &dyn StoreHarness) {
+    const STEPS: u64 = COMMIT_STEPS as u64;
+    let store = harness.store();
+    commit(&store, (0..STEPS).map(|n| add(key("n").with(n % 4_000), 1))).await;
+    commit(&store, (0..STEPS).map(|n| put(key("n").with(n), "v"))).await;
+    let members = (0..STEPS).map(|n| Bytes::from(n.to_string())).collect::<Vec<_>>();
+    commit(&store, [Operation::Insert { key: key("s"), members: members.clone() }]).await;
+    commit(&store, [Operation::Sketch { key: key("s"), members: members.clone() }]).await;
+    let rows = scan(&store, Kind::Counter, &key("n"), PAGE_ROWS).await;
+    assert_eq!(rows.len(), 4_000);
+    assert_eq!(rows[1_999].1, Value::Counter(3));
+    assert_eq!(rows[2_000].1, Value::Counter(2));
+    assert_eq!(scan(&store, Kind::Bytes, &key("n"), PAGE_ROWS).await.len(), COMMIT_STEPS);
+    assert_eq!(store.cardinality(SHARD, &key("s")).await, Ok(STEPS));
+    let over = Operation::Insert { key: key("t"), members };
+    let refused = store.commit(SHARD, Commit::of([add(key("t"), 1), over])).await;
+    assert!(matches!(refused, Err(CommitError::Refused(_))), "{refused:?}");
+    assert_eq!(get(&store, Kind::Counter, &key("t")).await, None);
+}
