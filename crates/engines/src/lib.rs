@@ -7,6 +7,7 @@ pub mod address;
 pub mod embedded;
 mod layout;
 mod open;
+pub mod rabbitmq;
 pub mod redis;
 
 pub use embedded::Durability;

@@ -8,6 +8,7 @@ use consort_kernel::{Clock, Log, Poison, Store, SystemClock, memory};
 use crate::address::printable;
 use crate::embedded::{self, Durability, FolderError};
 use crate::layout;
+use crate::rabbitmq::RabbitLog;
 use crate::redis;
 
 /// What to open, and how.
@@ -153,9 +154,18 @@ async fn open_embedded(options: &Options) -> Result<Engine, OpenError> {
 async fn open_redis(options: &Options) -> Result<Engine, OpenError> {
     let Options { url, namespace, shards, allow_volatile, .. } = options;
     let tls_ca = options.tls_ca.as_deref();
-    let (log, store, report) =
+    let (log, store, mut report) =
         redis::open(url, namespace, *shards, *allow_volatile, tls_ca).await?;
-    let log: Arc<dyn Log> = Arc::new(log);
+    let log: Arc<dyn Log> = match &options.broker {
+        None => Arc::new(log),
+        Some(broker) => {
+            report.push(format!(
+                "log: rabbitmq at {}; an append is acknowledged by the broker's confirm: a power loss may cost its unflushed tail, and that is detected",
+                printable(broker)
+            ));
+            Arc::new(RabbitLog::open(broker, namespace, tls_ca).await?)
+        }
+    };
     Ok(Engine { log, store: Arc::new(store), poison: Poison::new(), report })
 }
 
