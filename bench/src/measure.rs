@@ -8,7 +8,8 @@ use anyhow::Result;
 /// How long and how often is measured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    /// Rounds; the median counts. The first one warms up and is left out.
+    /// Rounds; the median counts. The first one warms up and is left out. Many short ones rather than few
+    /// long ones: a disk that is slow for some seconds then slows both sides alike.
     pub(crate) rounds: usize,
     /// How long each side works in a round.
     pub(crate) each: Duration,
@@ -19,7 +20,7 @@ pub(crate) struct Pace {
 impl Pace {
     /// For figures.
     pub(crate) const FULL: Pace =
-        Pace { rounds: 7, each: Duration::from_millis(1_500), counters: 1_000_000 };
+        Pace { rounds: 31, each: Duration::from_millis(300), counters: 1_000_000 };
     /// To see that it works.
     pub(crate) const QUICK: Pace =
         Pace { rounds: 1, each: Duration::from_millis(100), counters: 20_000 };

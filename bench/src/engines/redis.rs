@@ -4,6 +4,7 @@ use anyhow::Result;
 use bytes::Bytes;
 use consort_kernel::{Commit, Key, Operation, Shard, Store};
 use consort_testbed::{Fsync, RedisOptions, RedisServer};
+use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 
 use super::{ADDITIONS, additions, counter, fill, random_counters};
@@ -17,7 +18,10 @@ pub(super) async fn run(pace: Pace, report: &mut Report) -> Result<()> {
     let server = RedisServer::start(RedisOptions::new().fsync(Fsync::Everysec)).await;
     let url = server.url();
     let (_, store, _) = consort_engines::redis::open(&url, "bench", 1, false, None).await?;
-    let connection = redis::Client::open(url)?.get_multiplexed_async_connection().await?;
+    // By default a call would be given up after half a second, which a busy disk can take.
+    let patient = AsyncConnectionConfig::new().set_response_timeout(None);
+    let client = redis::Client::open(url)?;
+    let connection = client.get_multiplexed_async_connection_with_config(&patient).await?;
     for commit in fill(pace.counters) {
         store.commit(Shard(0), commit).await?;
     }

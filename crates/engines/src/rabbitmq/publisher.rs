@@ -88,8 +88,6 @@ impl Confirming {
     }
 
     async fn publish(&self, queue: &str, body: &[u8], properties: BasicProperties) -> Outcome {
-        for _ in 0..std::env::var("YIELDS").map_or(0, |y| y.parse::<u32>().unwrap()) { tokio::task::yield_now().await; }
-        if std::env::var("SLEEP").is_ok() { tokio::time::sleep(Duration::from_micros(500)).await; }
         let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
         let sending =
             self.channel.basic_publish("".into(), queue.into(), options, body, properties);
