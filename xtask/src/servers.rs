@@ -2,7 +2,7 @@
 //! on them. Tests that hurt a server start a private one.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
+use std::process::{Child, ChildStdout, Stdio};
 
 use anyhow::{Context, Result};
 
@@ -12,6 +12,8 @@ use crate::shell::cargo;
 pub(crate) struct SharedServer {
     pub(crate) url: String,
     held: Child,
+    /// Kept open: a server whose words nobody hears any more ends.
+    _output: BufReader<ChildStdout>,
 }
 
 impl SharedServer {
@@ -22,10 +24,11 @@ impl SharedServer {
         let mut held = command.spawn().with_context(|| format!("cannot start {kind}"))?;
         let output = held.stdout.take().context("the server's output is piped")?;
         let mut url = String::new();
-        BufReader::new(output).read_line(&mut url)?;
+        let mut output = BufReader::new(output);
+        output.read_line(&mut url)?;
         let url = url.trim().to_string();
         anyhow::ensure!(!url.is_empty(), "the test bed could not start {kind}");
-        Ok(SharedServer { url, held })
+        Ok(SharedServer { url, held, _output: output })
     }
 }
 

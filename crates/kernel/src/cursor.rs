@@ -47,9 +47,29 @@ impl Cursor {
     }
 }
 
+/// The entries that stand before the first damaged one; the damage itself if it comes first.
+pub fn sound<T, E>(entries: impl IntoIterator<Item = Result<T, E>>) -> Result<Vec<T>, E> {
+    let mut sound = Vec::new();
+    for entry in entries {
+        match entry {
+            Ok(entry) => sound.push(entry),
+            Err(damage) if sound.is_empty() => return Err(damage),
+            Err(_) => break,
+        }
+    }
+    Ok(sound)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_stands_before_the_damage_is_returned_first() {
+        assert_eq!(sound([Ok(1), Ok(2), Err("damaged"), Ok(4)]), Ok(vec![1, 2]));
+        assert_eq!(sound([Err("damaged"), Ok(2)]), Err("damaged"));
+        assert_eq!(sound::<u8, &str>([]), Ok(vec![]));
+    }
 
     #[test]
     fn a_cursor_notices_what_is_gone_and_what_is_another() {

@@ -26,7 +26,7 @@ pub mod wake;
 
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
 pub use commit::{Cell, Commit, Committed, Expect, Kind, Lane, Note, Operation, Value};
-pub use cursor::Cursor;
+pub use cursor::{Cursor, sound};
 pub use digest::Digest;
 pub use entropy::{Entropy, SeededEntropy, SystemEntropy};
 pub use error::{AppendError, CommitError, Fault, QueryError, ReadError, Refusal};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use consort_kernel::{
     AppendError, Cursor, Digest, Fault, Frame, Log, LogEntry, Most, Partition, ReadError, Topic,
-    read_or_wait,
+    read_or_wait, sound,
 };
 use tokio::sync::oneshot;
 
@@ -36,32 +36,23 @@ impl EmbeddedLog {
                 let place = format!("stream partition {at}");
                 let prefix = rows::partition(&at);
                 let stored = entries::read(&shared.tables, true, &prefix, &after, most, &place)?;
-                decode(&at, stored)
+                sound(stored.iter().map(|entry| decode(&at, entry)))
             })
             .await
     }
 }
 
-/// Checks and decodes; what stands before a damaged frame is returned first.
-fn decode(at: &Partition, stored: Vec<entries::Stored>) -> Result<Vec<LogEntry>, ReadError> {
-    let mut decoded = Vec::with_capacity(stored.len());
-    for entry in stored {
-        let read = LogEntry::from_stored(at, entry.number, &entry.contents);
-        let read = read.and_then(|read| match Digest::from_slice(&entry.digest) {
-            Some(digest) if digest == read.digest => Ok(read),
-            _ => Err(ReadError::Corrupt {
-                place: format!("stream partition {at}"),
-                number: entry.number,
-                reason: "its digest does not match".into(),
-            }),
+/// Checks and decodes one entry.
+fn decode(at: &Partition, entry: &entries::Stored) -> Result<LogEntry, ReadError> {
+    let read = LogEntry::from_stored(at, entry.number, &entry.contents)?;
+    if Digest::from_slice(&entry.digest) != Some(read.digest) {
+        return Err(ReadError::Corrupt {
+            place: format!("stream partition {at}"),
+            number: entry.number,
+            reason: "its digest does not match".into(),
         });
-        match read {
-            Ok(read) => decoded.push(read),
-            Err(error) if decoded.is_empty() => return Err(error),
-            Err(_) => break,
-        }
     }
-    Ok(decoded)
+    Ok(read)
 }
 
 #[async_trait]

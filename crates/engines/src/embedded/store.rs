@@ -8,7 +8,7 @@ use bytes::Bytes;
 use consort_kernel::limits::{PAGE_BYTES, PAGE_ROWS, within};
 use consort_kernel::{
     Cell, Commit, CommitError, Committed, Cursor, Fault, FeedEntry, Key, Kind, Most, Name,
-    QueryError, ReadError, Shard, Store, Timestamp, Topic, Value, Wake, read_or_wait,
+    QueryError, ReadError, Shard, Store, Timestamp, Topic, Value, Wake, read_or_wait, sound,
 };
 use fjall::Readable;
 use tokio::sync::oneshot;
@@ -43,16 +43,10 @@ impl EmbeddedStore {
                 let place = format!("feed {feed} of {shard}");
                 let prefix = rows::feed(shard, &feed);
                 let stored = entries::read(&shared.tables, false, &prefix, &after, most, &place)?;
-                let mut read = Vec::with_capacity(stored.len());
-                for entry in stored {
+                sound(stored.into_iter().map(|entry| {
                     let (number, contents) = (entry.number, entry.contents);
-                    match FeedEntry::from_stored(shard, &feed, number, &entry.digest, contents) {
-                        Ok(entry) => read.push(entry),
-                        Err(error) if read.is_empty() => return Err(error),
-                        Err(_) => break,
-                    }
-                }
-                Ok(read)
+                    FeedEntry::from_stored(shard, &feed, number, &entry.digest, contents)
+                }))
             })
             .await
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use consort_kernel::{
     AppendError, Cursor, Digest, Fault, Frame, Log, LogEntry, Most, Partition, ReadError, Topic,
-    read_or_wait,
+    read_or_wait, sound,
 };
 
 use super::link::CallError;
@@ -31,16 +31,7 @@ impl RedisLog {
     ) -> Result<Vec<LogEntry>, ReadError> {
         let Shared { reads, scripts, keys, .. } = &*self.shared;
         let stored = entries::read(reads, scripts, &keys.partition(at), after, most).await?;
-        let mut decoded = Vec::with_capacity(stored.len());
-        for entry in stored {
-            match LogEntry::from_stored(at, entry.number, &entry.contents) {
-                Ok(entry) => decoded.push(entry),
-                // What stands before the damage is returned first.
-                Err(error) if decoded.is_empty() => return Err(error),
-                Err(_) => break,
-            }
-        }
-        Ok(decoded)
+        sound(stored.iter().map(|entry| LogEntry::from_stored(at, entry.number, &entry.contents)))
     }
 }
 

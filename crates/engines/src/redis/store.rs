@@ -9,7 +9,7 @@ use bytes::Bytes;
 use consort_kernel::limits::{PAGE_BYTES, PAGE_ROWS, within};
 use consort_kernel::{
     Cell, Commit, CommitError, Committed, Cursor, Fault, FeedEntry, Key, Kind, Most, Name,
-    QueryError, ReadError, Shard, Store, Timestamp, Topic, Value, Wake, read_or_wait,
+    QueryError, ReadError, Shard, Store, Timestamp, Topic, Value, Wake, read_or_wait, sound,
 };
 use redis::Value as Answer;
 
@@ -37,16 +37,9 @@ impl RedisStore {
     ) -> Result<Vec<FeedEntry>, ReadError> {
         let Shared { reads, scripts, keys, .. } = &*self.shared;
         let stored = entries::read(reads, scripts, &keys.feed(shard, feed), after, most).await?;
-        let mut read = Vec::with_capacity(stored.len());
-        for entry in stored {
-            let (number, contents) = (entry.number, entry.contents);
-            match FeedEntry::from_stored(shard, feed, number, &entry.digest, contents) {
-                Ok(entry) => read.push(entry),
-                Err(error) if read.is_empty() => return Err(error),
-                Err(_) => break,
-            }
-        }
-        Ok(read)
+        sound(stored.into_iter().map(|entry| {
+            FeedEntry::from_stored(shard, feed, entry.number, &entry.digest, entry.contents)
+        }))
     }
 
     fn unexpected(&self, shard: Shard) -> Fault {
