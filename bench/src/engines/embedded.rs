@@ -10,7 +10,9 @@ use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use futures::future::try_join_all;
 use tempfile::TempDir;
 
-use super::{ADDITIONS, RECORD_BYTES, additions, counter, fill, frame, partition, random_counters};
+use super::{
+    ADDITIONS, Contents, RECORD_BYTES, additions, counter, fill, frame, partition, random_counters,
+};
 use crate::measure::{Pace, compare, rate};
 use crate::report::Report;
 
@@ -18,7 +20,8 @@ const CALLERS: usize = 64;
 
 pub(super) async fn run(pace: Pace, report: &mut Report) -> Result<()> {
     for records in [100, 1_000] {
-        append(pace, report, records).await?;
+        append(pace, report, records, Contents::Random).await?;
+        append(pace, report, records, Contents::Text).await?;
     }
     callers(pace, report).await?;
     counters(pace, report).await
@@ -37,14 +40,18 @@ fn bare(folder: &TempDir) -> Result<(Database, Keyspace)> {
 }
 
 /// Frames, one after the other, each with its fsync.
-async fn append(pace: Pace, report: &mut Report, records: usize) -> Result<()> {
+async fn append(pace: Pace, report: &mut Report, records: usize, contents: Contents) -> Result<()> {
     let (ours, theirs) = (tempfile::tempdir()?, tempfile::tempdir()?);
     let (log, _) = open(&ours)?;
     let (database, keyspace) = bare(&theirs)?;
-    let frame = frame(records, RECORD_BYTES);
+    let frame = frame(records, RECORD_BYTES, contents);
     let bytes = frame.encode()?;
     let sequence = AtomicU64::new(0);
-    let name = format!("append, frames of {records} records of {RECORD_BYTES} B");
+    let kind = match contents {
+        Contents::Random => "random",
+        Contents::Text => "JSON",
+    };
+    let name = format!("append, frames of {records} {kind} records of {RECORD_BYTES} B");
     let limit = || {
         rate(pace, || async {
             let key = sequence.fetch_add(1, Ordering::Relaxed).to_be_bytes();
@@ -76,7 +83,7 @@ async fn callers(pace: Pace, report: &mut Report) -> Result<()> {
             let all = (0..callers as u32).map(|caller| {
                 let log = log.clone();
                 tokio::spawn(async move {
-                    let frame = frame(1, RECORD_BYTES);
+                    let frame = frame(1, RECORD_BYTES, Contents::Random);
                     rate(pace, || async {
                         log.append(&partition(caller % 32), &frame).await?;
                         Ok(1)

@@ -32,11 +32,30 @@ fn partition(index: u32) -> Partition {
     Partition::new(Name::new("bench").expect("a name"), index)
 }
 
-/// A frame of random records: what does not compress is written at its full size by everybody.
-fn frame(records: usize, bytes: usize) -> Frame {
+/// What records are made of. It matters: fjall compresses its journal unless told otherwise, and the
+/// embedded engine tells it otherwise (see `embedded/tables.rs`).
+#[derive(Clone, Copy, Debug)]
+enum Contents {
+    /// Does not compress: everybody writes its full size.
+    Random,
+    /// Events as services send them: much the same, but for the numbers.
+    Text,
+}
+
+fn frame(records: usize, bytes: usize, contents: Contents) -> Frame {
     let record = |_| {
-        let mut record = vec![0; bytes];
-        rand::rng().fill_bytes(&mut record);
+        let mut random = rand::rng();
+        let mut record = vec![b' '; bytes];
+        match contents {
+            Contents::Random => random.fill_bytes(&mut record),
+            Contents::Text => {
+                let (skier, lift) = (random.random_range(1..100_000), random.random_range(1..60));
+                let text =
+                    format!("{{\"resort\":3,\"skier\":{skier},\"day\":12,\"liftID\":{lift}}}");
+                let length = text.len().min(bytes);
+                record[..length].copy_from_slice(&text.as_bytes()[..length]);
+            }
+        }
         Bytes::from(record)
     };
     Frame {
