@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::join_all;
+use tokio::time::timeout;
 
-use super::{LogHarness, PATIENCE, frame, partition};
+use super::{A_WHILE, LogHarness, PATIENCE, frame, partition};
 use crate::limits::{FRAME_BYTES, RECORD_BYTES};
 use crate::{AppendError, Cursor, Frame, FrameKind, Log, LogEntry, Most, Partition, ReadError};
 
@@ -154,13 +155,10 @@ pub async fn a_waiting_read_returns_when_a_frame_arrives(harness: &dyn LogHarnes
     append_all(&log, &at, [frame(1, 0)]).await;
     let mut cursor = read_some(&log, &at, Cursor::START, 1).await[0].cursor();
     for n in 1..5 {
-        let reader = tokio::spawn({
-            let (log, at) = (log.clone(), at.clone());
-            async move { log.read(&at, &cursor, Most::default(), PATIENCE).await }
-        });
-        tokio::task::yield_now().await;
+        let mut reader = log.read(&at, &cursor, Most::default(), PATIENCE);
+        assert!(timeout(A_WHILE, &mut reader).await.is_err(), "it waits while there is nothing");
         append_all(&log, &at, [frame(1, n)]).await;
-        let entries = reader.await.expect("the reader").expect("read");
+        let entries = reader.await.expect("read");
         assert_eq!(sequences(&entries), [n]);
         cursor = entries[0].cursor();
     }

@@ -27,6 +27,9 @@ use crate::{Frame, FrameKind, Log, Name, Partition, Producer, Shard, Store, Time
 /// How long a case waits for what must come. Long: it bounds a hang, and is no measure of speed.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long a waiting read is watched doing so, before what it waits for is sent.
+pub(crate) const A_WHILE: Duration = Duration::from_millis(100);
+
 /// What the log cases need of an engine's tests: a log with no stream in it.
 #[async_trait]
 pub trait LogHarness: Send + Sync {

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::join_all;
+use tokio::time::timeout;
 
-use super::{PATIENCE, StoreHarness, name};
+use super::{A_WHILE, PATIENCE, StoreHarness, name};
 use crate::{
     Commit, CommitError, Cursor, Expect, FeedEntry, Key, Most, Name, Note, Operation, ReadError,
     Shard, Store,
@@ -96,13 +97,10 @@ pub async fn a_waiting_read_returns_when_an_entry_arrives(harness: &dyn StoreHar
     let (store, feed) = (harness.elsewhere().await, name("waits"));
     let mut cursor = Cursor::START;
     for n in 0..4 {
-        let reader = tokio::spawn({
-            let (store, feed) = (store.clone(), feed.clone());
-            async move { store.feed(SHARD, &feed, &cursor, Most::default(), PATIENCE).await }
-        });
-        tokio::task::yield_now().await;
+        let mut reader = store.feed(SHARD, &feed, &cursor, Most::default(), PATIENCE);
+        assert!(timeout(A_WHILE, &mut reader).await.is_err(), "it waits while there is nothing");
         append_all(&harness.store(), &feed, n..n + 1).await;
-        let entries = reader.await.expect("the reader").expect("feed");
+        let entries = reader.await.expect("feed");
         assert_eq!(numbers(&entries), [n]);
         cursor = entries[0].cursor();
     }
