@@ -9,6 +9,39 @@ use serde::Serialize;
 
 use crate::measure::Compared;
 
+/// What is shown and kept of a run.
+#[derive(Debug)]
+pub(crate) struct Results {
+    /// What was measured.
+    pub(crate) what: String,
+    pub(crate) table: String,
+    pub(crate) json: String,
+    pub(crate) picture: String,
+}
+
+impl Results {
+    /// The table, on standard output.
+    #[allow(clippy::print_stdout)]
+    pub(crate) fn print(&self) {
+        println!("{}", self.table);
+    }
+
+    /// Writes `bench/results/WHAT.{md,json,svg}`.
+    pub(crate) fn write(&self) -> Result<()> {
+        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("results");
+        std::fs::create_dir_all(&folder)?;
+        let write = |ending: &str, text: &str| {
+            let path = folder.join(format!("{}.{ending}", self.what));
+            std::fs::write(&path, text).with_context(|| path.display().to_string())
+        };
+        write("md", &self.table)?;
+        write("json", &self.json)?;
+        write("svg", &self.picture)?;
+        eprintln!("written to bench/results/{}.md, .json and .svg", self.what);
+        Ok(())
+    }
+}
+
 /// One line of the table.
 #[derive(Debug, Serialize)]
 struct Figure {
@@ -50,10 +83,14 @@ impl Report {
         self.figures.push(Figure { name, unit, limit_is, limit, ours, ratio, wanted });
     }
 
-    /// The table, on standard output.
-    #[allow(clippy::print_stdout)]
-    pub(crate) fn print(&self) {
-        println!("{}", self.table());
+    /// As a table, as JSON, and as a picture.
+    pub(crate) fn results(&self) -> Result<Results> {
+        Ok(Results {
+            what: self.what.clone(),
+            table: self.table(),
+            json: serde_json::to_string_pretty(self)? + "\n",
+            picture: self.picture(),
+        })
     }
 
     fn table(&self) -> String {
@@ -74,21 +111,6 @@ impl Report {
             );
         }
         table
-    }
-
-    /// Writes `bench/results/WHAT.{md,json,svg}`.
-    pub(crate) fn write(&self) -> Result<()> {
-        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("results");
-        std::fs::create_dir_all(&folder)?;
-        let write = |ending: &str, text: String| {
-            let path = folder.join(format!("{}.{ending}", self.what));
-            std::fs::write(&path, text).with_context(|| path.display().to_string())
-        };
-        write("md", self.table())?;
-        write("json", serde_json::to_string_pretty(self)? + "\n")?;
-        write("svg", self.picture())?;
-        eprintln!("written to bench/results/{}.md, .json and .svg", self.what);
-        Ok(())
     }
 
     /// A bar for each ratio, with a mark where it should at least reach.
@@ -131,7 +153,7 @@ impl Report {
     }
 }
 
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;")
 }
 
@@ -147,7 +169,7 @@ fn thousands(number: f64) -> String {
     text
 }
 
-fn machine() -> String {
+pub(crate) fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(0, |cores| cores.get());
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();
@@ -155,7 +177,7 @@ fn machine() -> String {
     format!("{cores} cores of {}", if model.is_empty() { "an unnamed CPU" } else { model })
 }
 
-fn date() -> String {
+pub(crate) fn date() -> String {
     let output = Command::new("date").arg("+%Y-%m-%d").output();
     let date = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_string());
     date.unwrap_or_else(|_| "an unknown day".into())

@@ -1,11 +1,16 @@
-//! What the end-to-end tests share: the hammer, which is a process that works on an engine until it is
-//! killed, and the check of what the engine holds afterwards against what the hammer told.
+//! What the end-to-end tests share.
 //!
-//! [`work`] says what the hammer does, as plain functions, so that the process and whoever checks on it
-//! cannot disagree. [`record`] is what it told before it died.
+//! The hammer is a process that works on an engine until it is killed: [`work`] says what it does, as plain
+//! functions, so that the process and whoever checks on it cannot disagree; [`record`] is what it told
+//! before it died; [`check`] compares what the engine holds afterwards with it.
+//!
+//! The tally is a part of a node: [`tally`] says what it counts, and [`cluster`] runs nodes with it, hurts
+//! them and their servers, and counts again by itself.
 
 pub mod check;
+pub mod cluster;
 pub mod hammer;
 pub mod record;
 pub mod seed;
+pub mod tally;
 pub mod work;

@@ -26,11 +26,26 @@ enum Command {
     /// Measures, beside peers and limits in the same run: a table, a plot and a JSON file in bench/.
     Bench {
         /// What to measure.
-        #[arg(value_parser = ["engines"], default_value = "engines")]
+        #[arg(value_parser = ["engines", "cluster"], default_value = "engines")]
         what: String,
         /// A short run to see that it works: its figures mean nothing.
         #[arg(long)]
         quick: bool,
+    },
+    /// Runs the cluster in a simulation, one seed after another, with faults of every kind.
+    Sim {
+        /// How many seeds to run.
+        #[arg(long, default_value_t = 1000)]
+        seeds: u64,
+        /// The first of them.
+        #[arg(long, default_value_t = 0)]
+        from: u64,
+        /// Runs just this one, and prints the end of its trace.
+        #[arg(long, conflicts_with_all = ["seeds", "from"])]
+        seed: Option<u64>,
+        /// Runs each seed twice, and compares the traces.
+        #[arg(long)]
+        twice: bool,
     },
 }
 
@@ -44,6 +59,17 @@ fn main() -> Result<()> {
                 bench.arg("--quick");
             }
             shell::run(&mut bench)
+        }
+        Command::Sim { seeds, from, seed, twice } => {
+            let mut sim = cargo(&["run", "--release", "--package", "consort-sim", "--"]);
+            match seed {
+                Some(seed) => sim.arg(format!("--seed={seed}")),
+                None => sim.args([format!("--seeds={seeds}"), format!("--from={from}")]),
+            };
+            if twice {
+                sim.arg("--twice");
+            }
+            shell::run(&mut sim)
         }
     }
 }

@@ -1,4 +1,5 @@
-//! A Consort node as a library: read a [`Config`], start a [`Node`], stop it.
+//! A Consort node as a library: read a [`Config`], start a [`Node`], stop it. A program that brings work of
+//! its own starts it with [`Node::start_with`].
 //!
 //! The binary of the same name is a thin layer over this: command line, logging, signals.
 //!
@@ -19,8 +20,11 @@
 //! ```
 
 pub mod config;
+mod ground;
 mod identity;
 mod node;
+mod partition;
 
 pub use config::Config;
+pub use ground::Ground;
 pub use node::{Node, StartError};

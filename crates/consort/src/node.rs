@@ -1,27 +1,35 @@
-//! Wires a node together: engine, probes, metrics, HTTP. The one place where the parts meet.
+//! Wires a node together: engine, probes, metrics, HTTP, cluster. The one place where the parts meet.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
+use consort_cluster::{ClusterNode, JoinError, Left, Part, Roster, Scale};
+use consort_engines::Engine;
 use consort_kernel::Poison;
-use consort_server::axum::Router;
-use consort_server::{BindError, Drained, Handle, Limits, Metrics, Probe, Server};
+use consort_server::{BindError, Cluster, Drained, Handle, Limits, Metrics, Probe, Server, Wanted};
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::config::{Config, Durability, EngineConfig, HttpConfig, SecretUrl};
+use crate::ground::Ground;
 use crate::identity;
+use crate::partition::PartitionResolver;
 
-/// A running node. [`Node::stop`] stops it and waits for its end; dropping it stops it without
-/// waiting.
+/// How long a stop waits for running requests. Roles are handed over before, which may take ten seconds
+/// and a lease; all of it must fit the 30 s that container platforms wait before they kill.
+const REQUESTS_END_WITHIN: Duration = Duration::from_secs(15);
+
+/// A running node. [`Node::stop`] stops it and waits for its end; dropping it ends it as a crash
+/// would: others take its roles when its lease has lapsed.
 #[derive(Debug)]
 pub struct Node {
     id: String,
     report: Vec<String>,
-    http: Handle,
+    http: Http,
     poison: Poison,
-    stop: oneshot::Sender<()>,
-    ended: JoinHandle<Drained>,
+    cluster: ClusterNode,
 }
 
 /// Why a node did not start.
@@ -31,35 +39,64 @@ pub enum StartError {
     Engine { url: SecretUrl, source: consort_engines::OpenError },
     #[error(transparent)]
     Http(#[from] BindError),
+    #[error("the node could not join the cluster: {0}")]
+    Join(#[from] JoinError),
 }
 
 impl Node {
-    /// Opens the engine, then the HTTP interface. Must be called within a tokio runtime.
+    /// Opens the engine, then the HTTP interface, then joins the cluster. Must be called within a
+    /// tokio runtime.
     pub async fn start(config: Config) -> Result<Node, StartError> {
+        Node::start_with(config, |_| Vec::new()).await
+    }
+
+    /// As [`start`](Node::start), with parts that bring roles. They are made when the engine is open,
+    /// and given work once the node has joined.
+    pub async fn start_with(
+        config: Config,
+        parts: impl FnOnce(&Ground) -> Vec<Arc<dyn Part>>,
+    ) -> Result<Node, StartError> {
         let engine = consort_engines::open(&engine_options(&config.engine))
             .await
             .map_err(|source| StartError::Engine { url: config.engine.url.clone(), source })?;
+        let ground = Ground::of(&engine);
+        let parts = parts(&ground);
+        // Behind those of the parts, which know their pipelines.
+        let (log, store) = (Arc::clone(&engine.log), Arc::clone(&engine.store));
+        ground.resolvers.add(Arc::new(PartitionResolver { log, store }));
 
         let mut metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
         let store = config.engine.url.scheme();
         metrics
             .describe_engine(config.engine.broker.as_ref().map_or(store, SecretUrl::scheme), store);
-        let server = Server::bind(consort_server::Options {
-            listen: config.http.listen,
-            limits: limits(&config.http),
-            tokens: config.http.tokens.clone(),
-            probes: probes(&engine),
-            metrics,
-            routes: Router::new(),
-        })
-        .await?;
+        let cluster = Cluster::new(wanted(), ground.resolvers.clone(), &mut metrics);
+        let http = Http::start(&config.http, &engine, &cluster, metrics).await?;
 
-        let http = server.handle();
-        let (stop, stopped) = oneshot::channel::<()>();
-        // Resolves when the stop is sent, and as well when the node is dropped.
-        let ended = tokio::spawn(server.run(async { drop(stopped.await) }));
-        let id = config.node.id.unwrap_or_else(identity::default_id);
-        Ok(Node { id, report: engine.report, http, poison: engine.poison, stop, ended })
+        let id = config.node.id.clone().unwrap_or_else(identity::default_id);
+        let joining = consort_cluster::Options {
+            id: id.clone(),
+            address: config.http.advertise.unwrap_or_else(|| http.handle.address().to_string()),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            ttl: config.cluster.lease,
+            heartbeat: config.cluster.heartbeat,
+            sole: engine.sole,
+            parts,
+            store: ground.store,
+            runtime: ground.runtime,
+            entropy: ground.entropy,
+            observer: cluster.observer(),
+        };
+        match join(joining).await {
+            Ok(member) => {
+                cluster.joined(member.handle());
+                let Engine { report, poison, .. } = engine;
+                Ok(Node { id, report, http, poison, cluster: member })
+            }
+            Err(error) => {
+                http.stop().await;
+                Err(error.into())
+            }
+        }
     }
 
     pub fn id(&self) -> &str {
@@ -68,7 +105,7 @@ impl Node {
 
     /// Where the HTTP interface listens.
     pub fn address(&self) -> SocketAddr {
-        self.http.address()
+        self.http.handle.address()
     }
 
     /// Lines that say what the engine is and how durable.
@@ -76,13 +113,69 @@ impl Node {
         &self.report
     }
 
+    /// The node as a member of its cluster.
+    pub fn cluster(&self) -> consort_cluster::Handle {
+        self.cluster.handle()
+    }
+
     /// Waits until the engine has failed for good, and says why. The node must then be stopped.
     pub async fn failed(&self) -> String {
         self.poison.wait().await
     }
 
-    /// Stops accepting, finishes the running requests within a bound, and closes.
+    /// Waits until the node has left the cluster although nobody stopped it, and says how. The node
+    /// must then be stopped.
+    pub async fn left(&self) -> Left {
+        self.cluster.handle().ended().await
+    }
+
+    /// Hands its roles over and leaves the cluster, still answering requests; then stops accepting,
+    /// finishes the running requests within a bound, and closes.
     pub async fn stop(self) -> Drained {
+        let Node { cluster, http, poison, .. } = self;
+        cluster.handle().stop();
+        tokio::select! {
+            _ = cluster.ended() => {}
+            // Nothing can be released through an engine that failed; leases lapse.
+            _ = poison.wait() => {}
+        }
+        http.stop().await
+    }
+}
+
+/// A server that runs. Dropping it stops it without waiting.
+#[derive(Debug)]
+struct Http {
+    handle: Handle,
+    stop: oneshot::Sender<()>,
+    ended: JoinHandle<Drained>,
+}
+
+impl Http {
+    /// The server answers from here on, and says that it is not ready until the node has joined.
+    async fn start(
+        config: &HttpConfig,
+        engine: &Engine,
+        cluster: &Cluster,
+        metrics: Metrics,
+    ) -> Result<Http, BindError> {
+        let server = Server::bind(consort_server::Options {
+            listen: config.listen,
+            limits: limits(config),
+            tokens: config.tokens.clone(),
+            probes: probes(engine).into_iter().chain([cluster.probe()]).collect(),
+            metrics,
+            routes: cluster.routes(),
+        })
+        .await?;
+        let handle = server.handle();
+        let (stop, stopped) = oneshot::channel::<()>();
+        // Resolves when the stop is sent, and as well when the node is dropped.
+        let ended = tokio::spawn(server.run(async { drop(stopped.await) }));
+        Ok(Http { handle, stop, ended })
+    }
+
+    async fn stop(self) -> Drained {
         // An error means that the server has ended already, which is what was asked for.
         let _ = self.stop.send(());
         self.ended.await.unwrap_or_else(|error| {
@@ -93,6 +186,33 @@ impl Node {
             Drained { unfinished: 0 }
         })
     }
+}
+
+/// Joins, and says what it waits for where an earlier process has the id.
+async fn join(options: consort_cluster::Options) -> Result<ClusterNode, JoinError> {
+    if !options.sole
+        // Whether it can be read at all, the join itself will tell.
+        && let Ok(roster) = Roster::read(&*options.store).await
+        && let Some(found) = roster.members.get(&options.id)
+        && roster.is_live(&found.value)
+    {
+        let member = &found.value;
+        tracing::warn!(
+            node = %member.id,
+            address = %member.address,
+            heard_of = ?roster.now.since(member.renewed),
+            up_to = ?member.until.since(roster.now),
+            "another process had this node's id a moment ago; if it is dead, this one waits until its \
+             lease has lapsed, and if it is alive, this one is refused"
+        );
+    }
+    ClusterNode::join(options).await
+}
+
+/// How many nodes the cluster wants to be, by what has been seen since this node runs.
+fn wanted() -> Wanted {
+    let scale = Mutex::new(Scale::default());
+    Box::new(move |status| scale.lock().wanted(status) as u64)
 }
 
 fn engine_options(config: &EngineConfig) -> consort_engines::Options {
@@ -117,11 +237,12 @@ fn limits(config: &HttpConfig) -> Limits {
         body: config.body_timeout,
         max_body: config.max_body,
         max_connections: config.max_connections,
+        stop_within: REQUESTS_END_WITHIN,
         ..Limits::default()
     }
 }
 
-fn probes(engine: &consort_engines::Engine) -> Vec<Probe> {
+fn probes(engine: &Engine) -> [Probe; 2] {
     let (log, store) = (Arc::clone(&engine.log), Arc::clone(&engine.store));
     let log = Probe::new("log", move || {
         let log = Arc::clone(&log);
@@ -131,5 +252,5 @@ fn probes(engine: &consort_engines::Engine) -> Vec<Probe> {
         let store = Arc::clone(&store);
         async move { store.ping().await.map_err(|fault| fault.to_string()) }
     });
-    vec![log, store]
+    [log, store]
 }

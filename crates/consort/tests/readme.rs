@@ -90,7 +90,11 @@ fn every_command_of_the_readme_works() {
             if let Some(serving) = &serving {
                 line = line.replace("127.0.0.1:7400", &serving.address);
             }
-            let status = shell(folder.path(), &line).stdout(Stdio::null()).status();
+            let mut command = shell(folder.path(), &line);
+            if let Some(serving) = &serving {
+                command.env("CONSORT_URL", format!("http://{}", serving.address));
+            }
+            let status = command.stdout(Stdio::null()).status();
             assert!(
                 status.expect("a shell").success(),
                 "this command of the README failed: {line}"

@@ -53,6 +53,9 @@ pub struct Engine {
     pub store: Arc<dyn Store>,
     /// Set when the engine failed for good.
     pub poison: Poison,
+    /// Whether no other process can be at work on it: opening it proves that every earlier one is dead,
+    /// so what those held is free at once. True for memory and embedded, where one process has it all.
+    pub sole: bool,
     /// What it is and how durable, in sentences for whoever starts the node.
     pub report: Vec<String>,
 }
@@ -125,6 +128,7 @@ fn open_memory(options: &Options) -> Engine {
         log: Arc::new(log),
         store: Arc::new(store),
         poison: Poison::new(),
+        sole: true,
         report: vec!["engine: memory; nothing survives the end of this process".into()],
     }
 }
@@ -148,7 +152,7 @@ async fn open_embedded(options: &Options) -> Result<Engine, OpenError> {
         Err(panic) => std::panic::resume_unwind(panic.into_panic()),
     };
     let report = vec![describe(&path, durability)];
-    Ok(Engine { log: Arc::new(log), store: Arc::new(store), poison, report })
+    Ok(Engine { log: Arc::new(log), store: Arc::new(store), poison, sole: true, report })
 }
 
 async fn open_redis(options: &Options) -> Result<Engine, OpenError> {
@@ -166,7 +170,7 @@ async fn open_redis(options: &Options) -> Result<Engine, OpenError> {
             Arc::new(RabbitLog::open(broker, namespace, tls_ca).await?)
         }
     };
-    Ok(Engine { log, store: Arc::new(store), poison: Poison::new(), report })
+    Ok(Engine { log, store: Arc::new(store), poison: Poison::new(), sole: false, report })
 }
 
 fn describe(path: &Path, durability: Durability) -> String {

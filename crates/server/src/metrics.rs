@@ -6,12 +6,13 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing;
+use futures::future::{BoxFuture, join_all};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text};
 use prometheus_client::metrics::counter::Counter;
@@ -25,6 +26,10 @@ use crate::problem::Problem;
 
 const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+/// How long a scrape waits for metrics that must be asked for; those that are late keep what they
+/// showed last.
+const REFRESH_WITHIN: Duration = Duration::from_secs(1);
+
 /// From a tenth of a millisecond, a cached answer, to the ten seconds of a query that waits for a
 /// position.
 const DURATION_BUCKETS: [f64; 15] = [
@@ -36,7 +41,11 @@ const DURATION_BUCKETS: [f64; 15] = [
 pub struct Metrics {
     registry: Registry,
     http: HttpMetrics,
+    refreshes: Vec<Refresh>,
 }
+
+/// Brings a metric up to date that is not counted as it happens.
+type Refresh = Box<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// What the HTTP side counts. A clone counts into the same metrics.
 #[derive(Clone)]
@@ -73,7 +82,7 @@ impl Metrics {
         registry.register("build", "The binary that runs", Info::new(build));
         registry.register_collector(Box::new(Uptime { since: Instant::now() }));
         let http = HttpMetrics::register(registry.sub_registry_with_prefix("http"));
-        Metrics { registry, http }
+        Metrics { registry, http, refreshes: Vec::new() }
     }
 
     /// Where other crates register theirs.
@@ -92,13 +101,27 @@ impl Metrics {
         );
     }
 
+    /// Has `refresh` called before each scrape, which waits for it, but not for long.
+    pub(crate) fn refresh_by(
+        &mut self,
+        refresh: impl Fn() -> BoxFuture<'static, ()> + Send + Sync + 'static,
+    ) {
+        self.refreshes.push(Box::new(refresh));
+    }
+
     pub(crate) fn http(&self) -> HttpMetrics {
         self.http.clone()
     }
 
     pub(crate) fn routes(self) -> Router {
-        let registry = Arc::new(self.registry);
-        Router::new().route("/metrics", routing::get(move || async move { exposition(&registry) }))
+        let metrics = Arc::new(self);
+        let scrape = async move || {
+            let refreshes = join_all(metrics.refreshes.iter().map(|refresh| refresh()));
+            // What is late shows what it showed last.
+            let _ = tokio::time::timeout(REFRESH_WITHIN, refreshes).await;
+            exposition(&metrics.registry)
+        };
+        Router::new().route("/metrics", routing::get(scrape))
     }
 }
 
@@ -152,7 +175,7 @@ impl HttpMetrics {
         route: &str,
         method: &Method,
         status: StatusCode,
-        took: std::time::Duration,
+        took: Duration,
     ) {
         let labels =
             RequestLabels { route: route.to_owned(), method: known(method), status: class(status) };

@@ -1,17 +1,28 @@
 //! The command line: what can be asked, and where it is done.
 
 mod check;
+mod drain;
+mod remote;
+mod resolve;
 mod serve;
 mod settings;
+mod status;
+mod table;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use drain::DrainArgs;
+use resolve::ResolveArgs;
 use settings::SettingArgs;
+use status::StatusArgs;
 
 /// Config mistakes, a taken port, and whatever has no code of its own.
 pub(crate) const FAILED: u8 = 1;
+
+/// The command did what it was asked to, and found that something is wrong in the cluster.
+pub(crate) const SOMETHING_WRONG: u8 = 3;
 
 /// The engine could not be opened, or failed for good (EX_IOERR of sysexits.h).
 pub(crate) const ENGINE_FAILED: u8 = 74;
@@ -22,11 +33,14 @@ Examples:
   consort config --defaults > consort.toml   write a config file to start from
   consort check -c consort.toml              report every mistake in it
   consort serve -c consort.toml              run a node
+  consort status                             who does what in the cluster, and what is wrong
+  consort drain a                            retire node 'a' without an interruption
 
 Exit codes:
-  0   done, or stopped by SIGTERM or SIGINT
-  1   a mistake in the config, an address in use, or another error
+  0   done, stopped by SIGTERM or SIGINT, or retired by `consort drain`
+  1   a mistake in the config, an address or node id in use, or another error
   2   the command line was not understood
+  3   `consort status` found something wrong in the cluster
   74  the engine could not be opened, or failed while running";
 
 const SERVE_EXAMPLES: &str = "\
@@ -37,7 +51,9 @@ Examples:
 
 Flags win over environment variables, those over the file, the file over defaults.
 Every setting has a variable: CONSORT_, the table, the name, in capitals (CONSORT_HTTP_MAX_BODY).
-SIGTERM or SIGINT stops gracefully: running requests are finished; a second signal stops at once.";
+SIGTERM or SIGINT stops gracefully: roles are handed over, running requests are finished; a second
+signal stops at once. A node that was killed and is started again with the same id waits until the
+lease of the one before has lapsed.";
 
 const CHECK_EXAMPLES: &str = "\
 Environment variables and flags count as they would for `consort serve`.
@@ -63,6 +79,15 @@ enum Command {
     /// Reads a config and reports everything that is wrong with it
     #[command(after_help = CHECK_EXAMPLES)]
     Check(SettingArgs),
+    /// Shows nodes and roles, and what is wrong
+    #[command(after_help = status::EXAMPLES)]
+    Status(StatusArgs),
+    /// Retires a node: it hands its roles over and its process ends
+    #[command(after_help = drain::EXAMPLES)]
+    Drain(DrainArgs),
+    /// Makes a partition go on that stopped because data was lost
+    #[command(after_help = resolve::EXAMPLES)]
+    Resolve(ResolveArgs),
     /// Prints settings
     Config {
         /// Print a commented config file with every setting and its default
@@ -76,16 +101,30 @@ impl Cli {
         match self.command {
             Command::Serve(settings) => serve::run(&settings),
             Command::Check(settings) => check::run(&settings),
+            Command::Status(arguments) => status::run(&arguments),
+            Command::Drain(arguments) => drain::run(&arguments),
+            Command::Resolve(arguments) => resolve::run(&arguments),
             Command::Config { .. } => print_defaults(),
         }
     }
 }
 
 fn print_defaults() -> ExitCode {
-    use std::io::Write as _;
-    match std::io::stdout().write_all(consort::config::commented_defaults().as_bytes()) {
+    match print(&consort::config::commented_defaults()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(FAILED, &format!("cannot write to standard output: {error}")),
+        Err(reason) => fail(FAILED, &reason),
+    }
+}
+
+/// Writes data to standard output. A reader that has had enough, as `head` has, is no failure.
+pub(crate) fn print(text: &str) -> Result<(), String> {
+    use std::io::{ErrorKind, Write as _};
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(format!("cannot write to standard output: {error}"))
+        }
+        _ => Ok(()),
     }
 }
 

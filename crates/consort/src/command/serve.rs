@@ -1,10 +1,11 @@
-//! `consort serve`: runs a node until a signal or its engine ends it.
+//! `consort serve`: runs a node until a signal ends it, an operator retires it, or it cannot go on.
 
 use std::io;
 use std::process::ExitCode;
 
 use consort::config::LogFormat;
 use consort::{Config, Node, StartError};
+use consort_cluster::Left;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::settings::SettingArgs;
@@ -42,7 +43,9 @@ async fn serve(config: Config) -> ExitCode {
     let node = match started {
         Ok(node) => node,
         Err(error @ StartError::Engine { .. }) => return fail(ENGINE_FAILED, &error.to_string()),
-        Err(error @ StartError::Http(_)) => return fail(FAILED, &error.to_string()),
+        Err(error @ (StartError::Http(_) | StartError::Join(_))) => {
+            return fail(FAILED, &error.to_string());
+        }
     };
     for line in node.report() {
         announce(format, line);
@@ -51,17 +54,33 @@ async fn serve(config: Config) -> ExitCode {
     until_the_end(node, signals, format).await
 }
 
+/// Why a node stops.
+enum End {
+    /// A signal, which the process was sent.
+    Told,
+    /// The node left the cluster by itself.
+    Left(Left),
+    /// The engine failed for good.
+    EngineFailed(String),
+}
+
 async fn until_the_end(node: Node, mut signals: Signals, format: LogFormat) -> ExitCode {
-    let failure = tokio::select! {
-        _ = signals.next() => None,
-        reason = node.failed() => Some(reason),
+    let end = tokio::select! {
+        _ = signals.next() => End::Told,
+        reason = node.failed() => End::EngineFailed(reason),
+        left = node.left() => End::Left(left),
     };
-    match &failure {
-        None => announce(
+    match &end {
+        End::Told => announce(
             format,
-            "stopping: finishing the running requests; a second signal stops at once",
+            "stopping: handing over its roles and finishing the running requests; a second signal stops at once",
         ),
-        Some(reason) => tracing::error!(%reason, "the engine failed; stopping"),
+        End::Left(Left::Drained) => announce(
+            format,
+            "the node was retired: its roles are handed over; finishing the running requests",
+        ),
+        End::Left(left) => tracing::error!(%left, "stopping"),
+        End::EngineFailed(reason) => tracing::error!(%reason, "the engine failed; stopping"),
     }
     let drained = tokio::select! {
         drained = node.stop() => drained,
@@ -73,9 +92,12 @@ async fn until_the_end(node: Node, mut signals: Signals, format: LogFormat) -> E
             "stopped before all requests were finished"
         );
     }
-    match failure {
-        None => ExitCode::SUCCESS,
-        Some(reason) => fail(
+    match end {
+        End::Told | End::Left(Left::Drained | Left::Stopped) => ExitCode::SUCCESS,
+        End::Left(left @ (Left::Replaced { .. } | Left::Failed { .. })) => {
+            fail(FAILED, &left.to_string())
+        }
+        End::EngineFailed(reason) => fail(
             ENGINE_FAILED,
             &format!("the engine failed: {reason}; start the node again when the cause is mended"),
         ),

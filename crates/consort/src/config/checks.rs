@@ -6,7 +6,8 @@ use std::path::Path;
 use consort_server::Tokens;
 
 use super::problem::{Place, Problem};
-use super::{Config, Given, TOUR_ENGINE};
+use super::read::duration_text;
+use super::{ClusterConfig, Config, Given, TOUR_ENGINE};
 
 /// `has_file` is false on the tour.
 pub(super) fn across(
@@ -22,6 +23,7 @@ pub(super) fn across(
     authority_needs_tls(config, given, problems);
     tokens_file(config, given, problems);
     reachable_needs_tokens(config, given, problems);
+    heartbeats_fit_the_lease(config, given, problems);
 }
 
 impl Given {
@@ -116,4 +118,21 @@ fn reachable_needs_tokens(config: &Config, given: &Given, problems: &mut Vec<Pro
         );
         problems.push(Problem::new(place, message));
     }
+}
+
+/// One heartbeat may be lost and another be late before the lease lapses.
+fn heartbeats_fit_the_lease(config: &Config, given: &Given, problems: &mut Vec<Problem>) {
+    let ClusterConfig { lease, heartbeat } = config.cluster;
+    let places = ["cluster.heartbeat", "cluster.lease"];
+    if heartbeat * 3 <= lease || places.iter().any(|path| given.unreadable.contains(path)) {
+        return;
+    }
+    let Some(place) = places.iter().find_map(|path| given.place(path)) else { return };
+    let message = format!(
+        "'heartbeat' in [cluster] must be at most a third of 'lease', so that one may be lost, but \
+         'heartbeat' is {} and 'lease' is {}",
+        duration_text(heartbeat),
+        duration_text(lease)
+    );
+    problems.push(Problem::new(place, message));
 }

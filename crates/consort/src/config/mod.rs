@@ -40,6 +40,7 @@ pub struct Config {
     pub node: NodeConfig,
     pub http: HttpConfig,
     pub engine: EngineConfig,
+    pub cluster: ClusterConfig,
     pub log: LogConfig,
 }
 
@@ -54,6 +55,8 @@ pub struct NodeConfig {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpConfig {
     pub listen: SocketAddr,
+    /// Host and port by which others reach the node; `None`: where it listens.
+    pub advertise: Option<String>,
     /// From `tokens`, or from the file named by `tokens_file`.
     pub tokens: Tokens,
     pub tokens_file: Option<PathBuf>,
@@ -84,6 +87,15 @@ pub enum Durability {
     Fsync,
     /// With the operating system: survives a killed process.
     Process,
+}
+
+/// `[cluster]`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterConfig {
+    /// How long a node may be silent before its work is taken over.
+    pub lease: Duration,
+    /// How often it says that it is there.
+    pub heartbeat: Duration,
 }
 
 /// `[log]`
@@ -184,6 +196,7 @@ impl Default for HttpConfig {
         let limits = consort_server::Limits::default();
         HttpConfig {
             listen: SocketAddr::from(([127, 0, 0, 1], 7400)),
+            advertise: None,
             tokens: Tokens::default(),
             tokens_file: None,
             max_body: limits.max_body,
@@ -206,6 +219,15 @@ impl Default for EngineConfig {
             durability: Durability::Fsync,
             allow_volatile: false,
             tls_ca: None,
+        }
+    }
+}
+
+impl Default for ClusterConfig {
+    fn default() -> ClusterConfig {
+        ClusterConfig {
+            lease: consort_cluster::node::TTL,
+            heartbeat: consort_cluster::node::HEARTBEAT,
         }
     }
 }

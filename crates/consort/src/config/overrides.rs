@@ -12,6 +12,9 @@ const PREFIX: &str = "CONSORT_";
 /// Variables of the test bed, which share the prefix and are no settings.
 const RESERVED: &str = "CONSORT_TESTBED_";
 
+/// Variables of the commands that ask a node: they may stand in the environment of one that serves.
+const OF_COMMANDS: [&str; 2] = ["CONSORT_URL", "CONSORT_TOKEN"];
+
 /// A setting given on the command line.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Flag {
@@ -53,7 +56,8 @@ pub(super) fn from_environment(
 ) {
     for (name, value) in environment {
         let name = name.to_string_lossy();
-        if !name.starts_with(PREFIX) || name.starts_with(RESERVED) {
+        let other = name.starts_with(RESERVED) || OF_COMMANDS.contains(&&*name);
+        if !name.starts_with(PREFIX) || other {
             continue;
         }
         let place = Place::Variable(name.clone().into_owned());

@@ -130,6 +130,23 @@ pub(crate) fn address(raw: &Raw) -> Read<SocketAddr> {
     })
 }
 
+/// A host name or IP address, and a port.
+pub(crate) fn host_and_port(raw: &Raw) -> Read<String> {
+    let given = text(raw)?;
+    // Parsed with a scheme that has no default port, which would be left out.
+    let parsed = url::Url::parse(&format!("redis://{given}")).ok();
+    let fits = parsed.is_some_and(|url| {
+        let (host, port) = (url.host_str().unwrap_or_default(), url.port().unwrap_or_default());
+        !host.is_empty() && port > 0 && format!("{host}:{port}") == given
+    });
+    if fits {
+        return Ok(given.to_owned());
+    }
+    Err(format!(
+        "must be a host and a port, such as \"node-a.example.org:7400\" or \"10.0.0.7:7400\", not \"{given}\""
+    ))
+}
+
 pub(crate) fn path(raw: &Raw) -> Read<PathBuf> {
     match text(raw)? {
         "" => Err("must be the path of a file, not empty".to_owned()),

@@ -33,17 +33,26 @@ pub(crate) enum Visibility {
 }
 
 /// The tables, in the order in which they are written.
-pub(crate) const TABLES: [(&str, &str); 4] = [
+pub(crate) const TABLES: [(&str, &str); 5] = [
     ("node", "This node."),
     ("http", "The HTTP interface."),
     ("engine", "Where streams and state are kept."),
+    ("cluster", "How nodes share the work."),
     ("log", "What the node writes to standard error."),
 ];
 
 const TIMEOUTS: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(10)..=Duration::from_secs(3600);
 
-static SETTINGS: [Setting; 19] = [
+/// A lease below what a busy machine may pause for would be lost without need; one of minutes leaves the
+/// work of a dead node undone for as long.
+const LEASES: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(300)..=Duration::from_secs(300);
+
+const HEARTBEATS: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(50)..=Duration::from_secs(100);
+
+static SETTINGS: [Setting; 22] = [
     Setting {
         path: "node.id",
         doc: &[
@@ -69,6 +78,19 @@ static SETTINGS: [Setting; 19] = [
         set: |config, raw| read::address(raw).map(|address| config.http.listen = address),
         show: |config| Some(quoted(&config.http.listen.to_string())),
         example: "",
+    },
+    Setting {
+        path: "http.advertise",
+        doc: &[
+            "Host and port by which other nodes and people reach this node; default: listen.",
+            "To be set where listen is an address such as 0.0.0.0, or behind a proxy.",
+        ],
+        visibility: Visibility::Plain,
+        set: |config, raw| {
+            read::host_and_port(raw).map(|address| config.http.advertise = Some(address))
+        },
+        show: |config| config.http.advertise.as_deref().map(quoted),
+        example: "\"node-a.example.org:7400\"",
     },
     Setting {
         path: "http.tokens",
@@ -238,6 +260,27 @@ static SETTINGS: [Setting; 19] = [
         set: |config, raw| read::path(raw).map(|path| config.engine.tls_ca = Some(path)),
         show: |config| config.engine.tls_ca.as_ref().map(|path| quoted(&path.to_string_lossy())),
         example: "\"/etc/ssl/redis-ca.pem\"",
+    },
+    Setting {
+        path: "cluster.lease",
+        doc: &[
+            "How long a node may be silent before its work is taken over. Shorter: sooner after a crash;",
+            "longer: fewer needless moves where machines or the network stall. The same on all nodes.",
+        ],
+        visibility: Visibility::Plain,
+        set: |config, raw| read::duration(raw, LEASES).map(|time| config.cluster.lease = time),
+        show: |config| Some(quoted(&duration_text(config.cluster.lease))),
+        example: "",
+    },
+    Setting {
+        path: "cluster.heartbeat",
+        doc: &["How often a node says that it is there: at most a third of lease."],
+        visibility: Visibility::Plain,
+        set: |config, raw| {
+            read::duration(raw, HEARTBEATS).map(|time| config.cluster.heartbeat = time)
+        },
+        show: |config| Some(quoted(&duration_text(config.cluster.heartbeat))),
+        example: "",
     },
     Setting {
         path: "log.format",

@@ -155,6 +155,26 @@ const MISTAKES: &[(&str, &str)] = &[
         "[engine]\nurl = 'rediss://h'\ntls_ca = '/nowhere/ca.pem'",
         "3:10: 'tls_ca' in [engine]: cannot read /nowhere/ca.pem: No such file or directory (os error 2)",
     ),
+    (
+        "[http]\nadvertise = 'example.org'",
+        "2:13: 'advertise' in [http] must be a host and a port, such as \"node-a.example.org:7400\" or \"10.0.0.7:7400\", not \"example.org\"",
+    ),
+    (
+        "[http]\nadvertise = 'http://h:1'",
+        "2:13: 'advertise' in [http] must be a host and a port, such as \"node-a.example.org:7400\" or \"10.0.0.7:7400\", not \"http://h:1\"",
+    ),
+    (
+        "[cluster]\nlease = '1ms'",
+        "2:9: 'lease' in [cluster] must be a duration from 300ms to 5m, such as \"500ms\", \"10s\" or \"2m\", not \"1ms\"",
+    ),
+    (
+        "[cluster]\nlease = '1s'",
+        "2:9: 'heartbeat' in [cluster] must be at most a third of 'lease', so that one may be lost, but 'heartbeat' is 500ms and 'lease' is 1s",
+    ),
+    (
+        "[cluster]\nlease = '5s'\nheartbeat = '2s'",
+        "3:13: 'heartbeat' in [cluster] must be at most a third of 'lease', so that one may be lost, but 'heartbeat' is 2s and 'lease' is 5s",
+    ),
     ("[log]\nformat = 'xml'", "2:10: 'format' in [log] must be \"text\" or \"json\", not \"xml\""),
     (
         "[log]\nlevel = 'inof'",
@@ -280,6 +300,8 @@ fn flags_win_over_environment_over_file_over_defaults() {
             ("CONSORT_HTTP_LISTEN", "127.0.0.1:1"),
             ("CONSORT_ENGINE_ALLOW_VOLATILE", "true"),
             ("CONSORT_TESTBED_KEEP", "ignored"),
+            ("CONSORT_URL", "ignored"),
+            ("CONSORT_TOKEN", "ignored"),
             ("PATH", "/bin"),
         ]),
         flags: vec![
@@ -393,5 +415,18 @@ fn every_engine_and_broker_of_the_design_is_accepted() {
     for broker in ["amqp://user:pass@host/vhost", "amqps://host:5671/%2f"] {
         let text = format!("[engine]\nurl = 'redis://h'\nbroker = '{broker}'");
         assert!(Config::resolve(&file(&text)).is_ok(), "{broker}");
+    }
+}
+
+#[test]
+fn a_node_is_advertised_by_name_or_address() {
+    for address in ["node-a.example.org:7400", "10.0.0.7:80", "[::1]:7400", "localhost:1"] {
+        let text = format!("[http]\nadvertise = '{address}'");
+        let config = Config::resolve(&file(&text)).unwrap_or_else(|problems| panic!("{problems}"));
+        assert_eq!(config.http.advertise.as_deref(), Some(address));
+    }
+    for bad in ["", "h", "h:", "h:0", "h:99999", ":7400", "u@h:1", "h:1/x", "h 1:2"] {
+        let told = problems(&format!("[http]\nadvertise = '{bad}'"));
+        assert!(told.contains("must be a host and a port"), "{told}");
     }
 }

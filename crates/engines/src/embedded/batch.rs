@@ -6,8 +6,8 @@
 
 use bytes::Bytes;
 use consort_kernel::{
-    Cell, Commit, CommitError, Committed, Digest, Expect, Key, Kind, Note, Operation, Shard,
-    Sketch, Timestamp, Value,
+    Cell, Commit, CommitError, Committed, Expect, Key, Kind, Note, Operation, Shard, Sketch,
+    Timestamp, Value,
 };
 use hashbrown::{HashMap, HashSet};
 
@@ -71,16 +71,9 @@ impl<'a> Batch<'a> {
     }
 
     /// Puts an entry at the end of a partition (`log`) or feed.
-    pub(super) fn append(
-        &mut self,
-        log: bool,
-        prefix: &[u8],
-        digest: Digest,
-        contents: &[u8],
-    ) -> fjall::Result<()> {
+    pub(super) fn append(&mut self, log: bool, prefix: &[u8], value: Vec<u8>) -> fjall::Result<()> {
         let number = self.memory.next(self.tables, log, prefix)?;
         let table = if log { &self.tables.log } else { &self.tables.feeds };
-        let value = rows::entry_value(digest, contents);
         self.write.insert(table, rows::entry(prefix, number), value);
         self.memory.advance(log, prefix, number + 1);
         Ok(())
@@ -334,6 +327,6 @@ impl<'a> Batch<'a> {
 
     fn note(&mut self, shard: Shard, note: &Note) -> fjall::Result<()> {
         let prefix = rows::feed(shard, &note.feed);
-        self.append(false, &prefix, Digest::of(&note.entry), &note.entry)
+        self.append(false, &prefix, rows::note_value(&note.entry))
     }
 }

@@ -11,6 +11,7 @@ mod entries;
 mod folder;
 mod journal;
 mod log;
+mod packing;
 mod queue;
 mod rows;
 mod store;

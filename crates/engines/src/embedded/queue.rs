@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use consort_kernel::{
-    Commit, CommitError, Committed, Digest, Fault, Lane, Partition, Shard, Topic,
-};
+use consort_kernel::{Commit, CommitError, Committed, Fault, Lane, Partition, Shard, Topic};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use super::rows;
 
 /// Bytes that may wait in each lane, in KiB: beyond it callers wait before they join the queue. It holds
 /// two of the largest commits, or eight of the largest frames.
@@ -23,12 +23,11 @@ const REQUEST_KIB: u32 = 1;
 /// One thing for the writer to do.
 #[derive(Debug)]
 pub(super) enum Job {
-    /// A frame, encoded, for the end of a partition. A fault in the reply leaves the outcome unknown.
+    /// A frame, as it is stored, for the end of a partition. A fault in the reply leaves the outcome unknown.
     Append {
         prefix: Vec<u8>,
         topic: Topic,
-        bytes: Bytes,
-        digest: Digest,
+        value: Vec<u8>,
         reply: oneshot::Sender<Result<(), Fault>>,
     },
     /// A validated commit.
@@ -41,12 +40,11 @@ impl Job {
     /// The append of an encoded frame.
     pub(super) fn append(
         at: &Partition,
-        bytes: Bytes,
+        frame: Bytes,
     ) -> (Self, oneshot::Receiver<Result<(), Fault>>) {
         let (reply, answer) = oneshot::channel();
-        let digest = Digest::of(&bytes);
-        let (prefix, topic) = (super::rows::partition(at), Topic::partition(at));
-        (Job::Append { prefix, topic, bytes, digest, reply }, answer)
+        let (prefix, value) = (rows::partition(at), rows::frame_value(&frame));
+        (Job::Append { prefix, topic: Topic::partition(at), value, reply }, answer)
     }
 
     /// Work that goes before all bulk commits.

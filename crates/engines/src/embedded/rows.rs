@@ -2,8 +2,8 @@
 //!
 //! | table | row |
 //! | --- | --- |
-//! | log | name's length (1), name, partition (4), offset (8) → digest (16), frame |
-//! | feeds | shard (2), name's length (1), name, number (8) → digest (16), entry |
+//! | log | name's length (1), name, partition (4), offset (8) → digest (16), frame: see [`super::packing`] |
+//! | feeds | shard (2), name's length (1), name, number (8) → digest (16), entry: the same |
 //! | cells | shard (2), kind (1), key → expiry (8, 0 for never), contents: see [`super::cell`] |
 //! | members | generation (8), member → nothing |
 //! | expiries | time (8), then the cell's row → nothing |
@@ -11,6 +11,8 @@
 
 use bytes::Bytes;
 use consort_kernel::{Cell, Digest, Kind, Name, Partition, Shard};
+
+use super::packing;
 
 /// What all entries of a partition begin with.
 pub(super) fn partition(at: &Partition) -> Vec<u8> {
@@ -38,15 +40,24 @@ pub(super) fn entry_number(row: &[u8]) -> u64 {
     row.last_chunk().map_or(0, |number| u64::from_be_bytes(*number))
 }
 
-/// What is stored of an entry.
-pub(super) fn entry_value(digest: Digest, contents: &[u8]) -> Vec<u8> {
-    [&digest.0, contents].concat()
+/// What is stored of a partition's entry.
+pub(super) fn frame_value(frame: &[u8]) -> Vec<u8> {
+    let mut value = Digest::of(frame).0.to_vec();
+    packing::pack(&mut value, frame);
+    value
 }
 
-/// The digest that was stored with an entry, and its contents; `None` if it is too short to have any.
+/// What is stored of a feed's entry. It is made by the writer, which has no time to compress.
+pub(super) fn note_value(entry: &[u8]) -> Vec<u8> {
+    let mut value = Digest::of(entry).0.to_vec();
+    packing::plain(&mut value, entry);
+    value
+}
+
+/// The digest that was stored with an entry, and its contents; `None` if these are not what was stored.
 pub(super) fn entry_parts(value: &Bytes) -> Option<(&[u8], Bytes)> {
     let digest = value.get(..Digest::LENGTH)?;
-    Some((digest, value.slice(Digest::LENGTH..)))
+    Some((digest, packing::unpack(&value.slice(Digest::LENGTH..))?))
 }
 
 /// Bytes before a cell's key.

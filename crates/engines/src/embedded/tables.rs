@@ -1,6 +1,6 @@
 //! The tables of the folder: fjall's keyspaces, by what they hold.
 
-use std::fs::{File, remove_dir_all, rename};
+use std::fs::{File, remove_dir_all, remove_file};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,14 +11,18 @@ use super::folder::FolderError;
 use super::journal;
 
 /// The layout of rows, see [`super::rows`]. Another number means another release wrote the folder.
-const FORMAT: &[u8] = b"1";
+const FORMAT: &[u8] = b"2";
 const FORMAT_ROW: &[u8] = b"format";
 
 /// Where the tables are, within the data folder.
 const TABLES: &str = "tables";
-/// Where they are made. A process that is killed meanwhile leaves files that fjall can neither open nor
-/// make again, so tables get their name only when they are whole, and what is found here is thrown away.
-const UNFINISHED: &str = "tables.new";
+/// A file that is there while they are made. A process that is killed meanwhile leaves files that fjall can
+/// neither open nor make again: tables beside this file are thrown away, and nothing was written to them.
+///
+/// They are not made elsewhere and moved here, since they would have to be closed for that. fjall makes
+/// journals with room in them, but cuts those that it opens to what they hold, and then every write makes
+/// the file longer: that has to be put on the disk too, and takes almost half as long again.
+const UNFINISHED: &str = "tables.unfinished";
 
 /// How much memory fjall may use to keep blocks that were read.
 const BLOCK_CACHE_BYTES: u64 = 64 * 1024 * 1024;
@@ -60,13 +64,19 @@ impl Tables {
         let unreadable =
             |reason: String| FolderError::Unreadable { path: path.to_path_buf(), reason };
         let (finished, unfinished) = (path.join(TABLES), path.join(UNFINISHED));
-        if !finished.try_exists().map_err(io)? {
-            if unfinished.try_exists().map_err(io)? {
-                remove_dir_all(&unfinished).map_err(io)?;
+        let there = finished.try_exists().map_err(io)?;
+        if !there || unfinished.try_exists().map_err(io)? {
+            File::create(&unfinished).map_err(io)?;
+            sync(path).map_err(io)?;
+            if there {
+                remove_dir_all(&finished).map_err(io)?;
             }
-            Tables::make(&unfinished).map_err(|error| unreadable(explain(&error)))?;
-            rename(&unfinished, &finished).map_err(io)?;
-            File::open(path).and_then(|folder| folder.sync_all()).map_err(io)?;
+            let tables = Tables::make(&finished).map_err(|error| unreadable(explain(&error)))?;
+            sync(path).map_err(io)?;
+            remove_file(&unfinished).map_err(io)?;
+            // Nothing is acknowledged before it is certain that the tables stay.
+            sync(path).map_err(io)?;
+            return Ok(tables);
         }
         if let Some(damage) = journal::damage(&finished).map_err(io)? {
             return Err(unreadable(damage));
@@ -83,12 +93,13 @@ impl Tables {
         Ok(tables)
     }
 
-    /// Makes empty tables, and closes them.
-    fn make(path: &Path) -> fjall::Result<()> {
+    /// Makes empty tables.
+    fn make(path: &Path) -> fjall::Result<Self> {
         let tables = Tables::at(path)?;
         let mut batch = tables.db.batch().durability(Some(fjall::PersistMode::SyncAll));
         batch.insert(&tables.meta, FORMAT_ROW, FORMAT);
-        batch.commit()
+        batch.commit()?;
+        Ok(tables)
     }
 
     fn at(path: &Path) -> fjall::Result<Self> {
@@ -122,6 +133,11 @@ impl Tables {
             firsts: Arc::default(),
         })
     }
+}
+
+/// Makes what was made and removed in a folder certain.
+fn sync(folder: &Path) -> std::io::Result<()> {
+    File::open(folder)?.sync_all()
 }
 
 /// What fjall's errors mean to whoever runs the node.

@@ -174,9 +174,9 @@ impl Writer {
 /// Folds one job into the batch.
 fn fold(batch: &mut Batch<'_>, job: Job, replies: &mut Vec<Reply>) -> fjall::Result<()> {
     match job {
-        Job::Append { prefix, topic, bytes, digest, reply } => {
+        Job::Append { prefix, topic, value, reply } => {
             replies.push(Reply::Append(reply, topic));
-            batch.append(true, &prefix, digest, &bytes)
+            batch.append(true, &prefix, value)
         }
         Job::Commit { shard, commit, reply } => {
             let topics = commit.topics(shard);

@@ -13,7 +13,7 @@ use crate::error::{AppendError, Fault, ReadError};
 use crate::frame::Frame;
 use crate::log::{Log, LogEntry, Partition};
 use crate::store::Most;
-use crate::wake::{Topic, Wakes, read_or_wait};
+use crate::wake::{Topic, Wake, Wakes, read_or_wait};
 
 /// Streams in memory.
 #[derive(Debug, Default)]
@@ -39,6 +39,12 @@ impl MemoryLog {
             bytes[middle] ^= 1;
             *stored = bytes.into();
         }
+    }
+
+    /// Wakes its holder when the partition is appended to: a waiting read without tokio's timers, for
+    /// tests and simulations.
+    pub fn listen(&self, at: &Partition) -> Wake {
+        self.wakes.listen(Topic::partition(at))
     }
 
     fn read_now(
@@ -94,7 +100,7 @@ impl Log for MemoryLog {
         most: Most,
         wait: Duration,
     ) -> Result<Vec<LogEntry>, ReadError> {
-        let listen = || self.wakes.listen(Topic::partition(at));
+        let listen = || self.listen(at);
         let read = async || self.read_now(at, after, most);
         read_or_wait(wait, Duration::MAX, listen, read).await
     }

@@ -8,7 +8,7 @@ mod store;
 use std::sync::Arc;
 
 pub use log::MemoryLog;
-pub use store::MemoryStore;
+pub use store::{MemoryStore, ShardImage};
 
 use crate::clock::Clock;
 

@@ -52,6 +52,12 @@ impl MemoryStore {
         self.wakes.wake_all();
     }
 
+    /// Wakes its holder when the feed is appended to: a waiting read without tokio's timers, for tests
+    /// and simulations.
+    pub fn listen(&self, shard: Shard, feed: &Name) -> Wake {
+        self.wakes.listen(Topic::feed(shard, feed))
+    }
+
     fn shard(&self, shard: Shard) -> Result<&Mutex<MemoryShard>, crate::Refusal> {
         shard.validate(self.shards())?;
         Ok(&self.shards[usize::from(shard.0)])
@@ -112,7 +118,7 @@ impl Store for MemoryStore {
         wait: Duration,
     ) -> Result<Vec<FeedEntry>, ReadError> {
         let held = self.shard(shard)?;
-        let listen = || self.wakes.listen(Topic::feed(shard, feed));
+        let listen = || self.listen(shard, feed);
         let read = async || held.lock().feed(feed, after, most);
         read_or_wait(wait, Duration::MAX, listen, read).await
     }

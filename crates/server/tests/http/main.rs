@@ -3,3 +3,4 @@
 mod answers;
 mod bounds;
 mod client;
+mod cluster;

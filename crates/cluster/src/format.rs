@@ -1,0 +1,68 @@
+//! How cluster cells are stored: one byte of format version, then JSON, which operators can read.
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+const VERSION: u8 = 1;
+
+/// Why a stored cell cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FormatError {
+    /// Written by a later release.
+    #[error("format version {0} is unknown: this release reads version {VERSION}")]
+    Version(u8),
+    /// Not what this release writes.
+    #[error("the cell is malformed: {0}")]
+    Malformed(String),
+}
+
+/// The bytes to store.
+pub fn encode<T: Serialize>(value: &T) -> Bytes {
+    let mut bytes = vec![VERSION];
+    // Plain structs with text keys: writing them into memory cannot fail.
+    if let Err(error) = serde_json::to_writer(&mut bytes, value) {
+        panic!("a cell could not be encoded: {error}");
+    }
+    bytes.into()
+}
+
+/// Reads what [`encode`] wrote.
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, FormatError> {
+    match bytes.split_first() {
+        Some((&VERSION, json)) => {
+            serde_json::from_slice(json).map_err(|error| FormatError::Malformed(error.to_string()))
+        }
+        Some((&version, _)) => Err(FormatError::Version(version)),
+        None => Err(FormatError::Malformed("it is empty".into())),
+    }
+}
+
+/// A timestamp as a plain number of milliseconds, for `#[serde(with = "millis")]`.
+pub(crate) mod millis {
+    use consort_kernel::Timestamp;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(time: &Timestamp, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u64(time.0)
+    }
+
+    pub(crate) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Timestamp, D::Error> {
+        u64::deserialize(from).map(Timestamp)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_carries_its_version() {
+        let bytes = encode(&("a", 7));
+        assert_eq!(&bytes[..], b"\x01[\"a\",7]");
+        assert_eq!(decode(&bytes), Ok(("a".to_string(), 7)));
+        assert_eq!(decode::<u8>(b"\x027"), Err(FormatError::Version(2)));
+        assert!(matches!(decode::<u8>(b""), Err(FormatError::Malformed(_))));
+        assert!(matches!(decode::<u8>(b"\x01x"), Err(FormatError::Malformed(_))));
+    }
+}

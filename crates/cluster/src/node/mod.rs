@@ -1,0 +1,163 @@
+//! A node of the cluster: joins, keeps its leases alive, takes and gives up roles, and leaves.
+//!
+//! One loop does all of it, one store call after the other, so there is never a question which of two
+//! calls came first. What must not wait for a store that does not answer — dropping the work of leases
+//! that are about to lapse — happens while a call is waited for.
+
+mod acquire;
+mod handle;
+mod heartbeat;
+mod holding;
+mod leave;
+mod release;
+mod run;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use consort_kernel::{Entropy, Store, Timestamp};
+use tokio::sync::{Notify, watch};
+
+pub use handle::{Handle, Health};
+
+use crate::join::{self, JoinError};
+use crate::lease::Holder;
+use crate::member::{Member, validate_id};
+use crate::observer::Observer;
+use crate::runtime::{Runtime, Task};
+use crate::tenure::Part;
+use handle::Shared;
+use run::NodeLoop;
+
+/// How long a lease lasts without a heartbeat, unless set otherwise.
+pub const TTL: Duration = Duration::from_secs(3);
+
+/// How often leases are renewed, unless set otherwise.
+pub const HEARTBEAT: Duration = Duration::from_millis(500);
+
+/// How many heartbeats fit a time to live at least: one may be lost, and another be late.
+const HEARTBEATS_PER_TTL: u32 = 3;
+
+/// What a node needs.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The node's id: no two live nodes may share one.
+    pub id: String,
+    /// Where its HTTP interface is reached.
+    pub address: String,
+    /// Its release.
+    pub version: String,
+    /// How long a lease lasts without a heartbeat.
+    pub ttl: Duration,
+    /// How often leases are renewed.
+    pub heartbeat: Duration,
+    /// Whether opening the store proves that every earlier process is dead.
+    pub sole: bool,
+    /// What brings roles.
+    pub parts: Vec<Arc<dyn Part>>,
+    /// Where the cluster's cells are.
+    pub store: Arc<dyn Store>,
+    /// Tasks and timers.
+    pub runtime: Arc<dyn Runtime>,
+    /// Where incarnations are drawn from.
+    pub entropy: Arc<dyn Entropy>,
+    /// Who is told what happens.
+    pub observer: Arc<dyn Observer>,
+}
+
+/// How a node left the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// An operator retired it; its roles were handed over.
+    Drained,
+    /// It was stopped; its roles were handed over.
+    Stopped,
+    /// Another process took its id while it was out of touch. Its work was dropped.
+    Replaced {
+        /// Where that one is reached.
+        address: String,
+    },
+    /// It ended without leaving: the task was dropped, or has a defect. Its leases lapse.
+    Failed {
+        /// What happened.
+        reason: String,
+    },
+}
+
+impl fmt::Display for Left {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Left::Drained => f.write_str("the node was retired"),
+            Left::Stopped => f.write_str("the node was stopped"),
+            Left::Replaced { address } => write!(
+                f,
+                "another process, at {address}, has this node's id since this one was out of touch: \
+                 give each node an id of its own with --node"
+            ),
+            Left::Failed { reason } => write!(f, "the node ended without leaving: {reason}"),
+        }
+    }
+}
+
+/// A node that has joined. Dropping it ends its task, and all work, as a crash would.
+#[derive(Debug)]
+pub struct ClusterNode {
+    handle: Handle,
+    task: Task<Left>,
+}
+
+impl ClusterNode {
+    /// Joins the cluster, and starts to take roles. Returns when the node's id is its own: a dead
+    /// predecessor is waited out.
+    pub async fn join(options: Options) -> Result<ClusterNode, JoinError> {
+        validate_id(&options.id)?;
+        let Options { ttl, heartbeat, .. } = options;
+        if heartbeat.is_zero() || heartbeat * HEARTBEATS_PER_TTL > ttl {
+            return Err(JoinError::Timing { heartbeat, ttl });
+        }
+        let member = Member {
+            id: options.id.clone(),
+            incarnation: options.entropy.next(),
+            address: options.address.clone(),
+            version: options.version.clone(),
+            since: Timestamp::default(),
+            load: 0,
+            draining: false,
+            renewed: Timestamp::default(),
+            until: Timestamp::default(),
+        };
+        let (store, runtime) = (&*options.store, &*options.runtime);
+        let (member, stored) = join::join(store, runtime, &member, options.sole, ttl).await?;
+        tracing::info!(node = %member.id, address = %member.address, "joined the cluster");
+
+        let (health, said) = watch::channel(Health::Member);
+        let shared = Arc::new(Shared {
+            me: Holder { id: member.id.clone(), incarnation: member.incarnation },
+            store: Arc::clone(&options.store),
+            parts: options.parts.clone(),
+            sole: options.sole,
+            stop: watch::Sender::new(false),
+            nudge: Notify::new(),
+            health: said,
+        });
+        let name = format!("node {}", member.id);
+        let runtime = Arc::clone(&options.runtime);
+        let looping = NodeLoop::new(options, Arc::clone(&shared), member, stored, health);
+        let task = Task::spawn(&*runtime, &name, looping.run());
+        Ok(ClusterNode { handle: Handle(shared), task })
+    }
+
+    /// A handle to it.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Waits until it has left.
+    pub async fn ended(self) -> Left {
+        let ClusterNode { handle, task } = self;
+        let left = task.await;
+        drop(handle);
+        left.unwrap_or_else(|panicked| Left::Failed { reason: panicked.to_string() })
+    }
+}

@@ -1,0 +1,158 @@
+//! A tenure: the time for which a node works on a role, and what the work says of itself meanwhile.
+
+use std::fmt;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use tokio::sync::watch;
+
+use crate::role::Role;
+
+/// A part of the product that brings roles and knows how to do their work.
+pub trait Part: Send + Sync + fmt::Debug {
+    /// The roles that are to be owned by somebody, the same on every node.
+    fn roles(&self) -> Vec<Role>;
+
+    /// Does the work of one role until the tenure is to end. The future may be dropped at any await: the
+    /// node then lost the lease, or is about to.
+    fn work(&self, tenure: Tenure) -> BoxFuture<'static, Ended>;
+}
+
+/// How the work of a role ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// As asked: everything is committed, the role can be released.
+    Drained,
+    /// It gets nowhere on this node: another should try. The reason is published, and keeps the role
+    /// from being handed straight back.
+    Yielded {
+        /// Why, for operators.
+        reason: String,
+    },
+    /// It must not go on anywhere, until an operator decided: data was lost. The role stays here,
+    /// visibly stopped.
+    Stopped {
+        /// What was found, and what to do.
+        reason: String,
+    },
+}
+
+/// What the work says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Gauge {
+    /// Whether it has begun: everything needed is loaded.
+    pub ready: bool,
+    /// How far behind it is, if it knows: the age of the oldest input not yet applied.
+    pub lag: Option<Duration>,
+    /// How much it has applied since it began, in its own unit (records, rows).
+    pub applied: u64,
+    /// What hinders it at the moment.
+    pub trouble: Option<String>,
+    /// Why it stands still until an operator decides: data was lost.
+    pub stopped: Option<String>,
+}
+
+/// The right to work on a role, as the work sees it.
+#[derive(Clone, Debug)]
+pub struct Tenure {
+    role: Role,
+    epoch: u64,
+    ending: watch::Receiver<bool>,
+    gauge: watch::Sender<Gauge>,
+}
+
+/// The other side of a tenure: ends it, and sees what the work says.
+#[derive(Debug)]
+pub struct TenureControl {
+    ending: watch::Sender<bool>,
+    gauge: watch::Receiver<Gauge>,
+}
+
+impl Tenure {
+    /// A tenure of `role` under the lease's `epoch`.
+    pub fn new(role: Role, epoch: u64) -> (Tenure, TenureControl) {
+        let (end, ending) = watch::channel(false);
+        let (says, gauge) = watch::channel(Gauge::default());
+        let tenure = Tenure { role, epoch, ending, gauge: says };
+        (tenure, TenureControl { ending: end, gauge })
+    }
+
+    /// What to work on.
+    pub fn role(&self) -> &Role {
+        &self.role
+    }
+
+    /// The lease's epoch: it grows with every change of owner.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Whether the work should finish what it has in hand and return.
+    pub fn is_ending(&self) -> bool {
+        *self.ending.borrow()
+    }
+
+    /// Waits until the work should finish what it has in hand and return.
+    pub async fn ending(&mut self) {
+        // The control was dropped: nobody wants this work any more.
+        let _ = self.ending.wait_for(|ending| *ending).await;
+    }
+
+    /// Tells that the work has begun: the end of the role's pause at a hand-over.
+    pub fn ready(&self) {
+        self.gauge.send_if_modified(|gauge| !std::mem::replace(&mut gauge.ready, true));
+    }
+
+    /// Changes what the work says of itself.
+    pub fn say(&self, change: impl FnOnce(&mut Gauge)) {
+        self.gauge.send_modify(change);
+    }
+}
+
+impl TenureControl {
+    /// Asks the work to finish what it has in hand and return.
+    pub fn end(&self) {
+        self.ending.send_replace(true);
+    }
+
+    /// What the work says now.
+    pub fn gauge(&self) -> Gauge {
+        self.gauge.borrow().clone()
+    }
+
+    /// Whether the work stands still until an operator decides.
+    pub fn is_stopped(&self) -> bool {
+        self.gauge.borrow().stopped.is_some()
+    }
+
+    /// Waits until the work has begun; never returns if it ends before.
+    pub fn until_ready(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut gauge = self.gauge.clone();
+        async move {
+            if gauge.wait_for(|gauge| gauge.ready).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+
+    #[tokio::test]
+    async fn the_two_sides_of_a_tenure_hear_each_other() {
+        let (mut tenure, control) = Tenure::new(Role::new("worker", "s/0"), 3);
+        let ready = control.until_ready();
+        assert!(!tenure.is_ending());
+        assert!(tenure.ending().now_or_never().is_none());
+        tenure.ready();
+        tenure.say(|gauge| gauge.applied = 5);
+        ready.await;
+        assert_eq!(control.gauge(), Gauge { ready: true, applied: 5, ..Gauge::default() });
+        control.end();
+        tenure.ending().await;
+        assert!(tenure.is_ending());
+    }
+}

@@ -1,0 +1,236 @@
+//! Applying one batch: ids, cells, commits by shard, then the checkpoint.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use consort_kernel::limits::PAGE_ROWS;
+use consort_kernel::{
+    Cell, Commit, Expect, Key, Kind, LogEntry, Operation, Shard, Timestamp, Value,
+};
+use futures::future::join_all;
+
+use super::cells::{Held, Loaded};
+use super::ids::{Carried, Ids, Settled};
+use super::planner::{Planner, Progress, ReadCells, Step, fresh_records};
+use super::sheet::{ShardSheet, Sheet};
+use super::stand::{Checkpoint, Mark, Position, Stand};
+use super::{Applied, Options, Setback, Worker};
+use crate::format;
+#[cfg(feature = "mutations")]
+use crate::mutation::Mutation;
+
+impl Worker {
+    /// Commits what `entries`, which follow `stand`, do; then the checkpoint behind them.
+    pub(super) async fn apply(
+        &self,
+        loaded: &mut Loaded,
+        stand: Stand,
+        entries: &[LogEntry],
+    ) -> Result<Applied, Setback> {
+        let now = self.options.store.now().await?;
+        if entries.is_empty() {
+            return Ok(Applied { stand, records: 0, now });
+        }
+        self.meet_vouched(loaded, entries).await?;
+        let Settled { duplicates, kept } = self.settle_ids(loaded, &stand, entries, now).await?;
+        let cells = self.read_cells(&stand, entries, now).await?;
+        let mut planner = Planner {
+            partition: &self.options.partition,
+            plan: &*self.options.plan,
+            entries,
+            now,
+            duplicates: &duplicates,
+            stand,
+            sheet: self.sheet(loaded.positions(), cells),
+            progress: Progress::default(),
+        };
+        #[cfg(feature = "mutations")]
+        if self.mutation == Some(Mutation::CheckpointFirst) {
+            let mut behind = planner.stand.clone();
+            for entry in entries {
+                behind.pass(entry, now);
+            }
+            self.commit_checkpoint(loaded, &behind, kept.clone()).await?;
+        }
+        while let Some(step) = planner.next() {
+            self.commit_step(loaded, step).await?;
+        }
+        let (stand, records) = (planner.stand, planner.progress.records);
+        if planner.progress.repeats > 0 {
+            let repeats = planner.progress.repeats;
+            tracing::debug!(partition = %self.options.partition, repeats, "frames were repeats");
+        }
+        self.commit_checkpoint(loaded, &stand, kept).await?;
+        Ok(Applied { stand, records, now })
+    }
+
+    /// Frames that shards have applied before must be those that are read now.
+    ///
+    /// While a shard that was rolled back catches up, the log may lose its end and grow again between two
+    /// reads, somewhere between here and the checkpoint. So what lies beyond these entries is asked for, too:
+    /// if it still stands now, then these were read from the same log.
+    async fn meet_vouched(&self, loaded: &Loaded, entries: &[LogEntry]) -> Result<(), Setback> {
+        let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Ok(()) };
+        if !self.checks_digests() {
+            return Ok(());
+        }
+        let here = first.offset..=last.offset;
+        for (offset, digest) in loaded.vouched_ahead().into_iter().filter(|v| here.contains(&v.0)) {
+            let met = entries.iter().find(|entry| entry.offset == offset);
+            if met.map(|entry| entry.digest) != Some(digest) {
+                return Err(Setback::Loss(format!(
+                    "entry {offset} was applied as {digest}, and now another stands there"
+                )));
+            }
+        }
+        let Options { log, partition, .. } = &self.options;
+        Ok(loaded.verify_ahead(&**log, partition, last.offset + 1).await?)
+    }
+
+    async fn settle_ids(
+        &self,
+        loaded: &Loaded,
+        stand: &Stand,
+        entries: &[LogEntry],
+        now: Timestamp,
+    ) -> Result<Settled, Setback> {
+        let plan = &self.options.plan;
+        let Some(lifetime) = plan.ids_for() else { return Ok(Settled::default()) };
+        let records = fresh_records(&self.options.partition, stand, entries, now);
+        let carried: Vec<Carried> = records
+            .iter()
+            .filter_map(|record| {
+                let id = plan.id(record)?;
+                Some(Carried { id, position: record.position, time: record.time })
+            })
+            .collect();
+        let ids = Ids {
+            cells: &self.cells,
+            store: &*self.options.store,
+            lifetime,
+            checkpoint: &loaded.checkpoint.raw,
+        };
+        let settled = ids.settle(&carried).await?;
+        // At least as many are cleared away as came, so that there is no end to neither.
+        for _ in 0..=carried.len() / PAGE_ROWS {
+            if !ids.forget(stand.watermark(), PAGE_ROWS).await? {
+                break;
+            }
+        }
+        Ok(settled)
+    }
+
+    /// The cells that the plan will look at.
+    async fn read_cells(
+        &self,
+        stand: &Stand,
+        entries: &[LogEntry],
+        now: Timestamp,
+    ) -> Result<ReadCells, Setback> {
+        let records = fresh_records(&self.options.partition, stand, entries, now);
+        let mut wanted: BTreeMap<Shard, BTreeSet<Key>> = BTreeMap::new();
+        for (shard, key) in records.iter().flat_map(|record| self.options.plan.reads(record)) {
+            wanted.entry(shard).or_default().insert(key);
+        }
+        let mut cells = HashMap::new();
+        for (shard, keys) in wanted {
+            let keys: Vec<Key> = keys.into_iter().collect();
+            for keys in keys.chunks(PAGE_ROWS) {
+                let named: Vec<Cell> =
+                    keys.iter().map(|key| Cell::new(Kind::Bytes, key.clone())).collect();
+                let values = self.options.store.get(shard, &named).await?;
+                for (key, value) in keys.iter().zip(values) {
+                    let value = match value {
+                        Some(Value::Bytes(bytes)) => Some(bytes),
+                        _ => None,
+                    };
+                    cells.insert((shard, key.clone()), value);
+                }
+            }
+        }
+        Ok(cells)
+    }
+
+    fn sheet(&self, marks: BTreeMap<Shard, Position>, cells: ReadCells) -> Sheet {
+        #[cfg(feature = "mutations")]
+        {
+            let mut sheet = Sheet::new(marks, cells);
+            sheet.mutation = self.mutation;
+            sheet
+        }
+        #[cfg(not(feature = "mutations"))]
+        Sheet::new(marks, cells)
+    }
+
+    /// Commits one step to all shards it touches, at once. Those that took it are known by their marks,
+    /// whatever became of the others.
+    async fn commit_step(&self, loaded: &mut Loaded, step: Step) -> Result<(), Setback> {
+        let raw = format::encode(&step.end);
+        let commits = step.shards.into_iter().map(|(shard, sheet)| {
+            let commit = self.commit_of(loaded, shard, sheet, &raw);
+            async move { (shard, self.options.store.commit(shard, commit).await) }
+        });
+        let results = join_all(commits.collect::<Vec<_>>()).await;
+        let mut setback = None;
+        for (shard, result) in results {
+            match result {
+                Ok(_) => {
+                    let held = Held { raw: Some(raw.clone()), value: step.end.clone() };
+                    loaded.marks.insert(shard, held);
+                }
+                // A loss outweighs everything else: it will not go away by itself.
+                Err(error) => match (Setback::from(error), &setback) {
+                    (loss @ Setback::Loss(_), _) => setback = Some(loss),
+                    (other, None) => setback = Some(other),
+                    _ => {}
+                },
+            }
+        }
+        setback.map_or(Ok(()), Err)
+    }
+
+    fn commit_of(
+        &self,
+        loaded: &Loaded,
+        shard: Shard,
+        sheet: ShardSheet,
+        mark: &bytes::Bytes,
+    ) -> Commit {
+        let key = self.cells.mark();
+        let expected = loaded.marks.get(&shard).and_then(|held| held.raw.clone());
+        let mut commit = Commit::of(sheet.operations);
+        commit.expects = sheet.expects;
+        commit.operations.push(Operation::Put { key: key.clone(), value: mark.clone() });
+        #[cfg(feature = "mutations")]
+        if self.mutation == Some(Mutation::NoMarkCheck) {
+            return commit;
+        }
+        commit.expecting(Expect::Bytes(key, expected))
+    }
+
+    /// Moves the checkpoint to `stand`, unless it is there or beyond: then shards that were rolled back
+    /// are still being applied again. It expects that ids are still kept as far as when they told the
+    /// duplicates.
+    async fn commit_checkpoint(
+        &self,
+        loaded: &mut Loaded,
+        stand: &Stand,
+        kept: Option<Expect>,
+    ) -> Result<(), Setback> {
+        if stand.position() <= loaded.checkpoint.value.stand.position() {
+            return Ok(());
+        }
+        let left = |mark: &Held<Mark>| mark.value.position();
+        let marks = loaded.marks.iter().filter(|(_, mark)| mark.raw.is_some());
+        let marks = marks.map(|(shard, mark)| (shard.0, left(mark))).collect();
+        let checkpoint = Checkpoint { stand: stand.clone(), marks };
+        let raw = format::encode(&checkpoint);
+        let key = self.cells.checkpoint();
+        let put = Operation::Put { key: key.clone(), value: raw.clone() };
+        let expect = Expect::Bytes(key, loaded.checkpoint.raw.clone());
+        let mut commit = Commit::of([put]).expecting(expect);
+        commit.expects.extend(kept);
+        self.options.store.commit(self.cells.home(), commit).await?;
+        loaded.checkpoint = Held { raw: Some(raw), value: checkpoint };
+        Ok(())
+    }
+}

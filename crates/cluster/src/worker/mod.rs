@@ -1,0 +1,395 @@
+//! The exactly-once worker: folds one partition of a stream into the store, by a [`Plan`].
+//!
+//! 1. Load the checkpoint and every shard's mark.
+//! 2. Read frames from the checkpoint on; plan what they do, leaving out what lies below a shard's mark.
+//! 3. Commit to every touched shard, expecting its mark as it was read, and moving it forward.
+//! 4. Commit the checkpoint, expecting the old one.
+//!
+//! A crash between 3 and 4 re-reads the batch, and shards that took it are skipped by their marks. An owner
+//! that was paused and wakes up late finds a mark moved, and is refused. Whatever goes wrong, the answer is
+//! the same: load again, and go on from what is there.
+
+mod apply;
+mod cells;
+mod control;
+mod ids;
+mod plan;
+mod planner;
+mod resolve;
+mod sheet;
+mod stand;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use consort_kernel::{
+    CommitError, Entropy, Fault, Log, LogEntry, Most, Name, Partition, QueryError, ReadError,
+    Refusal, Store, Timestamp,
+};
+use futures::future::{Either, select};
+
+use crate::appender::Appender;
+use crate::runtime::Runtime;
+use crate::tenure::{Ended, Tenure};
+use cells::Loaded;
+pub use cells::{Cells, ReadCellError};
+pub use control::Control;
+pub use plan::{Plan, Record};
+pub use resolve::{ResolveError, Resume, resolve};
+pub use sheet::{FULL_BYTES, FULL_STEPS, Sheet};
+pub use stand::{Checkpoint, FORGET_AFTER, Mark, Passed, Position, Stand};
+
+/// How long one read waits for frames. It only bounds how late other things are noticed: a frame that
+/// comes ends the wait.
+const READ_WAIT: Duration = Duration::from_secs(1);
+
+/// How often checkpoint and marks are read again although nothing seems wrong, so that a shard that was
+/// rolled back is noticed even if nothing more is committed to it.
+const LOAD_EVERY: Duration = Duration::from_secs(10);
+
+/// The first pause after a setback; each further one is twice as long, up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// What a worker is made of.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where the frames are.
+    pub log: Arc<dyn Log>,
+    /// Where they are folded into.
+    pub store: Arc<dyn Store>,
+    /// Timers.
+    pub runtime: Arc<dyn Runtime>,
+    /// Randomness.
+    pub entropy: Arc<dyn Entropy>,
+    /// What to work on.
+    pub partition: Partition,
+    /// The set of plans that advance together; each pipeline has its own checkpoint and marks.
+    pub pipeline: Name,
+    /// What records do.
+    pub plan: Arc<dyn Plan>,
+    /// Appends the ticks.
+    pub appender: Arc<Appender>,
+    /// How much is read at once. Two such batches are in memory: one is committed while the next is read.
+    pub batch: Most,
+    /// How long the worker may get nowhere before it yields to another node.
+    pub yield_after: Duration,
+}
+
+/// Why a worker has to load again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Setback {
+    /// Somebody else moved on, or it is time to look.
+    Stale,
+    /// The engine did not do it, or did not say whether it did.
+    Fault(Fault),
+    /// Data was lost, or cannot be understood: an operator must decide.
+    Loss(String),
+}
+
+/// The worker of one tenure.
+struct Worker {
+    options: Options,
+    tenure: Tenure,
+    cells: Cells,
+    /// Local time of the last sign that all is well.
+    well_at: Duration,
+    /// Local time when a frame or tick was last seen.
+    heard_at: Duration,
+    /// The checkpoint's era when it was last loaded.
+    era: Option<u64>,
+    applied: u64,
+    /// A rule to break.
+    #[cfg(feature = "mutations")]
+    mutation: Option<crate::mutation::Mutation>,
+}
+
+/// Works until the tenure ends.
+pub async fn run(options: Options, tenure: Tenure) -> Ended {
+    Worker::new(options, tenure).run().await
+}
+
+/// Works until the tenure ends, with a rule broken: for the simulator. A function of its own rather than
+/// an option, so that those who make options need not know whether the feature is on.
+#[cfg(feature = "mutations")]
+pub async fn run_broken(
+    options: Options,
+    tenure: Tenure,
+    mutation: Option<crate::mutation::Mutation>,
+) -> Ended {
+    Worker { mutation, ..Worker::new(options, tenure) }.run().await
+}
+
+impl Worker {
+    fn new(options: Options, tenure: Tenure) -> Self {
+        let now = options.runtime.elapsed();
+        Worker {
+            cells: Cells::new(&options.pipeline, &options.partition, options.store.shards()),
+            options,
+            tenure,
+            well_at: now,
+            heard_at: now,
+            era: None,
+            applied: 0,
+            #[cfg(feature = "mutations")]
+            mutation: None,
+        }
+    }
+
+    async fn run(&mut self) -> Ended {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let before = self.well_at;
+            let trouble = match self.go_on().await {
+                Ok(()) => return Ended::Drained,
+                Err(Setback::Loss(reason)) => match self.stop(reason).await {
+                    true => continue,
+                    false => return Ended::Drained,
+                },
+                Err(Setback::Stale) => None,
+                Err(Setback::Fault(fault)) => Some(fault.to_string()),
+            };
+            if self.well_at > before {
+                pause = FIRST_PAUSE;
+            }
+            if let Some(reason) = self.stands_still(trouble.as_deref()) {
+                return Ended::Yielded { reason };
+            }
+            self.tenure.say(|gauge| gauge.trouble = trouble);
+            let jitter = pause.mul_f64((self.options.entropy.next() % 1000) as f64 / 2000.0);
+            tokio::select! {
+                biased;
+                () = self.tenure.ending() => return Ended::Drained,
+                () = self.options.runtime.sleep(pause / 2 + jitter) => {}
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Why another node should try, if this one gets nowhere.
+    fn stands_still(&self, trouble: Option<&str>) -> Option<String> {
+        let still = self.options.runtime.elapsed().saturating_sub(self.well_at);
+        (still >= self.options.yield_after).then(|| {
+            let reason = trouble.unwrap_or("its commits are refused: another owner is at work");
+            format!("{} has stood still for {still:?}: {reason}", self.options.partition)
+        })
+    }
+
+    /// Stays where it is, visibly, until an operator has decided (true) or the tenure ends (false).
+    async fn stop(&mut self, reason: String) -> bool {
+        let partition = &self.options.partition;
+        tracing::error!(%partition, %reason, "the partition is stopped until an operator decides");
+        self.tenure.say(|gauge| gauge.stopped = Some(reason));
+        let (home, key) = (self.cells.home(), self.cells.checkpoint());
+        // Not the era that is there now: the operator may have decided since the loss was found.
+        let mut before = self.era;
+        loop {
+            let mut wake = self.options.store.watch(home, &key);
+            let now = self.era().await;
+            before = before.or(now);
+            if now > before {
+                self.tenure.say(|gauge| gauge.stopped = None);
+                self.well_at = self.options.runtime.elapsed();
+                return true;
+            }
+            tokio::select! {
+                biased;
+                () = self.tenure.ending() => return false,
+                () = wake.changed() => {}
+                () = self.options.runtime.sleep(LOAD_EVERY) => {}
+            }
+        }
+    }
+
+    /// The era of the checkpoint, if it can be read now.
+    async fn era(&self) -> Option<u64> {
+        let checkpoint = self.cells.read_checkpoint(&*self.options.store).await;
+        checkpoint.ok().map(|checkpoint| checkpoint.stand.era)
+    }
+
+    /// Loads, then reads and applies until the tenure ends.
+    async fn go_on(&mut self) -> Result<(), Setback> {
+        let Options { store, log, partition, .. } = &self.options;
+        let mut loaded = self.cells.load(&**store, &**log, partition).await?;
+        self.era = Some(loaded.checkpoint.value.stand.era);
+        loaded.verify_era()?;
+        if self.checks_digests() {
+            loaded.verify_ahead(&**log, partition, loaded.start.next).await?;
+        }
+        if !loaded.rolled_back.is_empty() {
+            tracing::error!(
+                %partition, shards = ?loaded.rolled_back,
+                "shards hold less than they did: the engine lost data; they are applied again from their marks"
+            );
+        }
+        let load_again = self.options.runtime.elapsed() + LOAD_EVERY;
+        self.tenure.ready();
+        let mut stand = loaded.start.clone();
+        let mut batch = self.read(&stand).await?;
+        while let Some(entries) = batch {
+            self.heed(&entries).await?;
+            if self.options.runtime.elapsed() >= load_again {
+                return Err(Setback::Stale);
+            }
+            batch = self.turn(&mut loaded, &mut stand, &entries).await?;
+        }
+        Ok(())
+    }
+
+    /// Applies `entries` while the next ones are read.
+    async fn turn(
+        &mut self,
+        loaded: &mut Loaded,
+        stand: &mut Stand,
+        entries: &[LogEntry],
+    ) -> Result<Option<Vec<LogEntry>>, Setback> {
+        let mut behind = stand.clone();
+        for entry in entries {
+            (behind.next, behind.last) = (entry.offset + 1, Some((entry.offset, entry.digest)));
+        }
+        let mut reader = Reader::of(self);
+        let (applied, next) = {
+            let apply = Box::pin(self.apply(loaded, stand.clone(), entries));
+            let read = Box::pin(reader.read(&behind));
+            match select(apply, read).await {
+                Either::Left((applied, read)) => (applied?, read.await),
+                Either::Right((next, apply)) => (apply.await?, next),
+            }
+        };
+        *stand = applied.stand;
+        self.applied += applied.records;
+        self.well_at = self.options.runtime.elapsed();
+        let next = next?;
+        let behind_by = match &next {
+            Some(entries) => entries.first().map(|first| applied.now.since(first.frame.time)),
+            None => None,
+        };
+        let records = self.applied;
+        self.tenure.say(|gauge| {
+            gauge.applied = records;
+            gauge.lag = Some(behind_by.unwrap_or_default());
+            gauge.trouble = None;
+        });
+        Ok(next)
+    }
+
+    async fn read(&self, stand: &Stand) -> Result<Option<Vec<LogEntry>>, Setback> {
+        Reader::of(self).read(stand).await
+    }
+
+    /// Takes note of what was read, or of silence, which may call for a tick.
+    async fn heed(&mut self, entries: &[LogEntry]) -> Result<(), Setback> {
+        let now = self.options.runtime.elapsed();
+        if !entries.is_empty() {
+            self.heard_at = now;
+            return Ok(());
+        }
+        self.well_at = now;
+        if let Some(after) = self.options.plan.tick_after()
+            && now.saturating_sub(self.heard_at) >= after
+        {
+            self.heard_at = now;
+            let tick = vec![Control::Tick.encode()];
+            if let Err(error) = self.options.appender.control(&self.options.partition, tick).await {
+                tracing::debug!(partition = %self.options.partition, %error, "no tick");
+            }
+        }
+        Ok(())
+    }
+
+    fn checks_digests(&self) -> bool {
+        #[cfg(feature = "mutations")]
+        if self.mutation == Some(crate::mutation::Mutation::NoDigestCheck) {
+            return false;
+        }
+        true
+    }
+}
+
+/// Reads for a worker that is busy applying.
+struct Reader {
+    log: Arc<dyn Log>,
+    partition: Partition,
+    batch: Most,
+    wait: Duration,
+    tenure: Tenure,
+    vouch: bool,
+}
+
+impl Reader {
+    fn of(worker: &Worker) -> Self {
+        let options = &worker.options;
+        Reader {
+            log: Arc::clone(&options.log),
+            partition: options.partition.clone(),
+            batch: options.batch,
+            wait: options.plan.tick_after().map_or(READ_WAIT, |after| after.min(READ_WAIT)),
+            tenure: worker.tenure.clone(),
+            vouch: worker.checks_digests(),
+        }
+    }
+
+    /// The frames that follow `stand`; `None` when the tenure is to end.
+    async fn read(&mut self, stand: &Stand) -> Result<Option<Vec<LogEntry>>, Setback> {
+        let mut cursor = stand.cursor();
+        if !self.vouch {
+            cursor.last = None;
+        }
+        tokio::select! {
+            biased;
+            () = self.tenure.ending() => Ok(None),
+            entries = self.log.read(&self.partition, &cursor, self.batch, self.wait) => {
+                Ok(Some(entries?))
+            }
+        }
+    }
+}
+
+/// What became of a batch.
+struct Applied {
+    /// Behind its last frame.
+    stand: Stand,
+    records: u64,
+    /// The store's time.
+    now: Timestamp,
+}
+
+impl From<CommitError> for Setback {
+    fn from(error: CommitError) -> Self {
+        match error {
+            CommitError::Stale(_) => Setback::Stale,
+            CommitError::Unknown(fault) | CommitError::Engine(fault) => Setback::Fault(fault),
+            CommitError::Refused(refusal) => Setback::refused(&refusal),
+        }
+    }
+}
+
+impl From<QueryError> for Setback {
+    fn from(error: QueryError) -> Self {
+        match error {
+            QueryError::Engine(fault) => Setback::Fault(fault),
+            QueryError::Refused(refusal) => Setback::refused(&refusal),
+        }
+    }
+}
+
+impl From<ReadError> for Setback {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Engine(fault) => Setback::Fault(fault),
+            ReadError::Refused(refusal) => Setback::refused(&refusal),
+            lost @ (ReadError::Lost { .. }
+            | ReadError::Trimmed { .. }
+            | ReadError::Corrupt { .. }) => Setback::Loss(lost.to_string()),
+        }
+    }
+}
+
+impl Setback {
+    fn refused(refusal: &Refusal) -> Self {
+        Setback::Loss(format!("a record does more than a commit can hold: {refusal}"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

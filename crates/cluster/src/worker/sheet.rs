@@ -1,0 +1,374 @@
+//! The sheet: what a run of records does, by shard, while it is being planned.
+//!
+//! It merges operations on the same cell, leaves out what lies below a shard's mark, and knows when a
+//! commit is large enough.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use bytes::Bytes;
+use consort_kernel::{Cell, Expect, Key, Kind, Note, Operation, Shard, Timestamp};
+
+use super::stand::Position;
+#[cfg(feature = "mutations")]
+use crate::mutation::Mutation;
+
+/// Steps of one shard after which the sheet counts as full. A commit may have 10,000: the rest is room for
+/// what one record may add. On Redis a script of this many takes some ten milliseconds.
+pub const FULL_STEPS: usize = 2_000;
+
+/// Bytes of one shard after which the sheet counts as full, of the 16 MiB that a commit may have.
+pub const FULL_BYTES: usize = 4 << 20;
+
+/// Operations by shard, and the cells they were decided by.
+#[derive(Debug, Default)]
+pub struct Sheet {
+    shards: BTreeMap<Shard, ShardSheet>,
+    /// The shards' marks, below which nothing is applied.
+    marks: BTreeMap<Shard, Position>,
+    /// Bytes cells as they are after all that was planned so far.
+    cells: HashMap<(Shard, Key), Option<Bytes>>,
+    /// The record being planned.
+    at: Position,
+    full: bool,
+    #[cfg(feature = "mutations")]
+    pub(super) mutation: Option<Mutation>,
+}
+
+/// What is planned for one shard.
+#[derive(Debug, Default)]
+pub(super) struct ShardSheet {
+    pub(super) expects: Vec<Expect>,
+    pub(super) operations: Vec<Operation>,
+    /// Where the operation stands that the next one on the same cell can be merged with.
+    last_on: HashMap<(Kind, Key), usize>,
+    /// Bytes cells that are expected or written already.
+    touched: HashSet<Key>,
+    steps: usize,
+    bytes: usize,
+}
+
+impl Sheet {
+    /// An empty sheet over shards with these marks, and with these cells read.
+    pub(super) fn new(
+        marks: BTreeMap<Shard, Position>,
+        cells: HashMap<(Shard, Key), Option<Bytes>>,
+    ) -> Self {
+        Sheet { marks, cells, ..Sheet::default() }
+    }
+
+    /// What follows is done by the record at this place.
+    pub(super) fn turn_to(&mut self, at: Position) {
+        self.at = at;
+    }
+
+    /// Whether it should be committed before more is planned.
+    pub(super) fn is_full(&self) -> bool {
+        self.full
+    }
+
+    /// Takes what was planned; the shards' marks are then at `end`.
+    pub(super) fn take(&mut self, end: Position) -> BTreeMap<Shard, ShardSheet> {
+        self.full = false;
+        let taken = std::mem::take(&mut self.shards);
+        for &shard in taken.keys() {
+            self.marks.insert(shard, end);
+        }
+        taken
+    }
+
+    /// Adds to a counter. Should it overflow, the addition is left out and `on_overflow` noted; additions
+    /// with the same note are one.
+    pub fn add(&mut self, shard: Shard, key: Key, by: i64, on_overflow: Option<Note>) {
+        let Some(sheet) = self.sheet(shard) else { return };
+        if let Some(Operation::Add { by: sum, on_overflow: note, .. }) =
+            sheet.same(Kind::Counter, &key)
+            && *note == on_overflow
+            && let Some(merged) = sum.checked_add(by)
+        {
+            *sum = merged;
+            return;
+        }
+        sheet.push_on(Kind::Counter, key.clone(), Operation::Add { key, by, on_overflow });
+        self.weigh(shard);
+    }
+
+    /// Keeps the smallest rank.
+    pub fn min(&mut self, shard: Shard, key: Key, rank: Bytes) {
+        let Some(sheet) = self.sheet(shard) else { return };
+        if let Some(Operation::Min { rank: held, .. }) = sheet.same(Kind::Min, &key) {
+            if rank < *held {
+                *held = rank;
+            }
+            return;
+        }
+        sheet.push_on(Kind::Min, key.clone(), Operation::Min { key, rank });
+        self.weigh(shard);
+    }
+
+    /// Keeps the largest rank.
+    pub fn max(&mut self, shard: Shard, key: Key, rank: Bytes) {
+        let Some(sheet) = self.sheet(shard) else { return };
+        if let Some(Operation::Max { rank: held, .. }) = sheet.same(Kind::Max, &key) {
+            if rank > *held {
+                *held = rank;
+            }
+            return;
+        }
+        sheet.push_on(Kind::Max, key.clone(), Operation::Max { key, rank });
+        self.weigh(shard);
+    }
+
+    /// Keeps the value with the largest rank.
+    pub fn last(&mut self, shard: Shard, key: Key, rank: Bytes, value: Bytes) {
+        let Some(sheet) = self.sheet(shard) else { return };
+        if let Some(Operation::Last { rank: held, value: kept, .. }) = sheet.same(Kind::Last, &key)
+        {
+            if rank > *held {
+                (*held, *kept) = (rank, value);
+            }
+            return;
+        }
+        sheet.push_on(Kind::Last, key.clone(), Operation::Last { key, rank, value });
+        self.weigh(shard);
+    }
+
+    /// Makes `member` one of the set.
+    pub fn insert(&mut self, shard: Shard, key: Key, member: Bytes) {
+        let Some(sheet) = self.sheet(shard) else { return };
+        let size = member.len();
+        if let Some(Operation::Insert { members, .. }) = sheet.same(Kind::Set, &key) {
+            members.push(member);
+            sheet.grow(size);
+        } else {
+            let insert = Operation::Insert { key: key.clone(), members: vec![member] };
+            sheet.push_on(Kind::Set, key, insert);
+        }
+        self.weigh(shard);
+    }
+
+    /// Shows `member` to the sketch.
+    pub fn sketch(&mut self, shard: Shard, key: Key, member: Bytes) {
+        let Some(sheet) = self.sheet(shard) else { return };
+        let size = member.len();
+        if let Some(Operation::Sketch { members, .. }) = sheet.same(Kind::Sketch, &key) {
+            members.push(member);
+            sheet.grow(size);
+        } else {
+            let show = Operation::Sketch { key: key.clone(), members: vec![member] };
+            sheet.push_on(Kind::Sketch, key, show);
+        }
+        self.weigh(shard);
+    }
+
+    /// Makes the bytes cell hold `value`.
+    pub fn put(&mut self, shard: Shard, key: Key, value: Bytes) {
+        let Some(sheet) = self.sheet(shard) else { return };
+        sheet.push(Operation::Put { key: key.clone(), value: value.clone() });
+        sheet.touched.insert(key.clone());
+        self.cells.insert((shard, key), Some(value));
+        self.weigh(shard);
+    }
+
+    /// Removes a cell.
+    pub fn delete(&mut self, shard: Shard, cell: Cell) {
+        let Some(sheet) = self.sheet(shard) else { return };
+        // What comes later must stay behind the deletion.
+        sheet.last_on.remove(&(cell.kind, cell.key.clone()));
+        sheet.push(Operation::Delete(cell.clone()));
+        if cell.kind == Kind::Bytes {
+            sheet.touched.insert(cell.key.clone());
+            self.cells.insert((shard, cell.key), None);
+        }
+        self.weigh(shard);
+    }
+
+    /// Sets when a cell expires.
+    pub fn expire(&mut self, shard: Shard, cell: Cell, at: Option<Timestamp>) {
+        let Some(sheet) = self.sheet(shard) else { return };
+        sheet.last_on.remove(&(cell.kind, cell.key.clone()));
+        sheet.push(Operation::Expire { cell, at });
+        self.weigh(shard);
+    }
+
+    /// Appends to a feed.
+    pub fn append(&mut self, shard: Shard, note: Note) {
+        let Some(sheet) = self.sheet(shard) else { return };
+        sheet.push(Operation::Append(note));
+        self.weigh(shard);
+    }
+
+    /// What a bytes cell holds after all that was planned so far. The commit will expect that nobody else
+    /// changed it. [`Plan::reads`](super::Plan::reads) must have named it.
+    pub fn read(&mut self, shard: Shard, key: &Key) -> Option<Bytes> {
+        let place = (shard, key.clone());
+        let Some(value) = self.cells.get(&place).cloned() else {
+            panic!("{key:?} of {shard} is read but was not named by `reads`");
+        };
+        if let Some(sheet) = self.sheet(shard)
+            && sheet.touched.insert(key.clone())
+        {
+            sheet.expects.push(Expect::Bytes(key.clone(), value.clone()));
+            sheet.steps += 1;
+        }
+        value
+    }
+
+    /// The shard's part, unless the shard has applied this record already.
+    fn sheet(&mut self, shard: Shard) -> Option<&mut ShardSheet> {
+        let applied = self.marks.get(&shard).is_some_and(|&mark| self.at < mark);
+        #[cfg(feature = "mutations")]
+        let applied = applied && self.mutation != Some(Mutation::MarksMoveBackwards);
+        (!applied).then(|| self.shards.entry(shard).or_default())
+    }
+
+    fn weigh(&mut self, shard: Shard) {
+        if let Some(sheet) = self.shards.get(&shard) {
+            self.full |= sheet.steps >= FULL_STEPS || sheet.bytes >= FULL_BYTES;
+        }
+    }
+}
+
+impl ShardSheet {
+    fn same(&mut self, kind: Kind, key: &Key) -> Option<&mut Operation> {
+        // The key is cloned to look up the pair: its bytes are shared, not copied.
+        let place = *self.last_on.get(&(kind, key.clone()))?;
+        self.operations.get_mut(place)
+    }
+
+    fn push_on(&mut self, kind: Kind, key: Key, operation: Operation) {
+        self.last_on.insert((kind, key), self.operations.len());
+        self.push(operation);
+    }
+
+    fn push(&mut self, operation: Operation) {
+        let size = match &operation {
+            Operation::Put { value, .. } | Operation::Last { value, .. } => value.len(),
+            Operation::Append(note) => note.entry.len(),
+            Operation::Insert { members, .. } | Operation::Sketch { members, .. } => {
+                members.iter().map(Bytes::len).sum()
+            }
+            _ => 0,
+        };
+        // A key has at most a kilobyte and mostly some tens of bytes.
+        self.grow(size + 64);
+        self.operations.push(operation);
+    }
+
+    fn grow(&mut self, bytes: usize) {
+        self.steps += 1;
+        self.bytes += bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Shard = Shard(0);
+    const B: Shard = Shard(1);
+
+    fn key(text: &str) -> Key {
+        Key::from([text])
+    }
+
+    fn at(offset: u64) -> Position {
+        Position { era: 0, offset, record: 0 }
+    }
+
+    fn sheet() -> Sheet {
+        Sheet::new(BTreeMap::new(), HashMap::new())
+    }
+
+    #[test]
+    fn operations_on_one_cell_become_one() {
+        let mut sheet = sheet();
+        let bytes = |text: &'static str| Bytes::from_static(text.as_bytes());
+        for (by, text) in [(1, "b"), (2, "a"), (4, "c")] {
+            sheet.add(A, key("n"), by, None);
+            sheet.min(A, key("n"), bytes(text));
+            sheet.max(A, key("n"), bytes(text));
+            sheet.last(A, key("n"), bytes(text), bytes(text));
+            sheet.insert(A, key("n"), bytes(text));
+        }
+        let taken = sheet.take(at(1));
+        let key = key("n");
+        let expected = [
+            Operation::Add { key: key.clone(), by: 7, on_overflow: None },
+            Operation::Min { key: key.clone(), rank: bytes("a") },
+            Operation::Max { key: key.clone(), rank: bytes("c") },
+            Operation::Last { key: key.clone(), rank: bytes("c"), value: bytes("c") },
+            Operation::Insert { key, members: vec![bytes("b"), bytes("a"), bytes("c")] },
+        ];
+        assert_eq!(taken[&A].operations, expected);
+    }
+
+    #[test]
+    fn what_follows_a_deletion_stays_behind_it() {
+        let mut sheet = sheet();
+        sheet.add(A, key("n"), 1, None);
+        sheet.delete(A, Cell::new(Kind::Counter, key("n")));
+        sheet.add(A, key("n"), 2, None);
+        assert_eq!(sheet.take(at(1))[&A].operations.len(), 3);
+    }
+
+    #[test]
+    fn sums_that_would_overflow_are_not_merged() {
+        let mut sheet = sheet();
+        sheet.add(A, key("n"), i64::MAX, None);
+        sheet.add(A, key("n"), 1, None);
+        sheet.add(A, key("n"), 2, None);
+        assert_eq!(sheet.take(at(1))[&A].operations.len(), 2);
+    }
+
+    #[test]
+    fn a_shard_past_the_record_is_left_alone() {
+        let mut sheet = Sheet::new(BTreeMap::from([(A, at(5))]), HashMap::new());
+        for offset in 3..7 {
+            sheet.turn_to(at(offset));
+            sheet.add(A, key("n"), 1, None);
+            sheet.add(B, key("n"), 1, None);
+        }
+        let taken = sheet.take(at(7));
+        let sum = |shard| match &taken[&shard].operations[..] {
+            [Operation::Add { by, .. }] => *by,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((sum(A), sum(B)), (2, 4));
+    }
+
+    #[test]
+    fn a_cell_is_expected_once_and_read_through_what_was_planned() {
+        let old = Some(Bytes::from_static(b"old"));
+        let cells = HashMap::from([((A, key("c")), old.clone()), ((B, key("c")), None)]);
+        let mut sheet = Sheet::new(BTreeMap::from([(B, at(9))]), cells);
+        assert_eq!(sheet.read(A, &key("c")), old);
+        assert_eq!(sheet.read(A, &key("c")), old);
+        sheet.put(A, key("c"), Bytes::from_static(b"new"));
+        assert_eq!(sheet.read(A, &key("c")).as_deref(), Some(&b"new"[..]));
+        assert_eq!(sheet.read(B, &key("c")), None);
+        let taken = sheet.take(at(1));
+        assert_eq!(taken[&A].expects, [Expect::Bytes(key("c"), old)]);
+        assert!(!taken.contains_key(&B));
+        // A later commit expects what the earlier one left.
+        sheet.turn_to(at(2));
+        sheet.read(A, &key("c"));
+        let new = Some(Bytes::from_static(b"new"));
+        assert_eq!(sheet.take(at(3))[&A].expects, [Expect::Bytes(key("c"), new)]);
+    }
+
+    #[test]
+    fn a_sheet_is_full_before_a_commit_is_refused() {
+        let mut sheet = sheet();
+        let mut members = 0u32;
+        while !sheet.is_full() {
+            sheet.insert(A, key("s"), Bytes::copy_from_slice(&members.to_be_bytes()));
+            members += 1;
+        }
+        assert_eq!(members as usize, FULL_STEPS);
+        sheet.take(at(1));
+        assert!(!sheet.is_full());
+        sheet.turn_to(at(1));
+        sheet.put(A, key("v"), vec![0; FULL_BYTES].into());
+        assert!(sheet.is_full());
+    }
+}

@@ -1,0 +1,10 @@
+//! Whole clusters on the memory engine, in virtual time: who works on what, and what becomes of it when
+//! nodes join, leave and die, and when the store does not answer.
+
+mod faults;
+mod handover;
+mod joining;
+mod player;
+mod refusals;
+mod stage;
+mod unsound;

@@ -1,0 +1,7 @@
+//! Nodes as a cluster: real processes and the commands that people use on them.
+
+mod alone;
+mod bed;
+mod roles;
+mod several;
+mod stopped;
