@@ -37,7 +37,7 @@ const NODES: usize = 3;
 const FAULTS: usize = 60;
 
 /// Records that a trial has acknowledged at least.
-const RECORDS: usize = 10_000;
+const RECORDS: usize = 5_000;
 
 /// How long all roles may take to be owned, and the log to be applied, when nothing hinders. It bounds a
 /// hang, and is no measure of speed.

@@ -10,6 +10,7 @@
 pub mod check;
 pub mod cluster;
 pub mod hammer;
+pub mod late;
 pub mod record;
 pub mod seed;
 pub mod tally;

@@ -19,6 +19,8 @@ use consort_kernel::{
 };
 use futures::future::BoxFuture;
 
+use crate::late::LateStore;
+
 /// Partitions of the stream, and so the roles there are.
 pub const PARTITIONS: u32 = 8;
 
@@ -281,9 +283,9 @@ pub struct TallyPart {
 }
 
 impl TallyPart {
-    /// A part that counts on `ground`.
+    /// A part that counts on `ground`, at times late.
     pub fn new(ground: &Ground) -> Self {
-        TallyPart { ground: ground.clone() }
+        TallyPart { ground: Ground { store: LateStore::over(&ground.store), ..ground.clone() } }
     }
 }
 

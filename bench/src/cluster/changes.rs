@@ -75,7 +75,7 @@ pub(super) async fn run(nodes: usize, rounds: usize, report: &mut ClusterReport)
     }
     report.say(format!(
         "Changes at {nodes} nodes, which become {} and {nodes} again: {} kinds of roles with \
-         {ROLES_OF_A_KIND} each, whose work is ready at once; {rounds} rounds.",
+         {ROLES_OF_A_KIND} each, whose work is ready at once; rounds: {rounds}.",
         nodes + 1,
         KINDS.len(),
     ));
@@ -92,9 +92,9 @@ fn tell(nodes: usize, roles: usize, event: Event, changes: &[Change], report: &m
     let beyond = less(&took, millis(TTL));
     report.add_change(format!("{name}: until all roles are owned"), took);
     if event == Event::Kill {
-        report.add_beyond_ttl(format!("{name}: the same, less the time to live"), beyond);
+        report.add_beyond_ttl(format!("{name}: until all roles are owned"), beyond);
         let lapsed = changes.iter().filter_map(since_the_lapse).collect();
-        report.add_change(format!("{name}: the same, from the lapse of its leases"), lapsed);
+        report.add_change(format!("{name}: from the lapse of its leases"), lapsed);
     }
     let share = |count: &dyn Fn(&Change) -> usize| {
         let percent = |change| count(change) as f64 * 100.0 / roles as f64;

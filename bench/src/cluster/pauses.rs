@@ -58,7 +58,7 @@ pub(super) async fn run(rounds: usize, report: &mut ClusterReport) -> Result<()>
     let (records, rate) = producer.check(&*engine.store).await?;
     report.say(format!(
         "Pauses: {NODES} nodes, which become {} and {NODES} again; a stream of {PARTITIONS} partitions, \
-         {RATE} records a second in frames of {FRAME} (one every {:?} in each partition), {rounds} rounds. \
+         {RATE} records a second in frames of {FRAME} (one every {:?} in each partition), rounds: {rounds}. \
          All {records} records ({rate:.0}/s) were counted exactly once.",
         NODES + 1,
         frame_every(),
@@ -96,8 +96,12 @@ impl Measured {
                 }
                 _ => format!("{event}: pause"),
             };
-            let beyond = (cause == PauseCause::TakenOver)
-                .then(|| (format!("{event}: the same, less the time to live"), less(&pauses, ttl)));
+            let beyond = (cause == PauseCause::TakenOver).then(|| {
+                (
+                    format!("{event}: pause of a partition, from its last heartbeat"),
+                    less(&pauses, ttl),
+                )
+            });
             report.add_pause(name, pauses);
             if let Some((name, beyond)) = beyond {
                 report.add_beyond_ttl(name, beyond);
@@ -106,7 +110,7 @@ impl Measured {
         for (event, gaps) in self.gaps {
             report.add_pause(format!("{event}: longest time with nothing applied"), gaps);
         }
-        let name = "the same in partitions that stayed, at any of these";
+        let name = "partitions that stay, at any of these: longest time with nothing applied";
         report.add_pause(name.into(), self.stayed);
     }
 }

@@ -7,7 +7,7 @@ use crate::report::escape;
 
 const ROW: usize = 28;
 const TOP: usize = 60;
-const LEFT: f64 = 430.0;
+const LEFT: f64 = 480.0;
 const WIDTH: f64 = 400.0;
 
 /// From 1 ms to 10 s, each decade as wide as the other: hand-overs and take-overs are far apart.
@@ -17,7 +17,7 @@ pub(super) fn picture(title: &str, spreads: &[&Spread], ttl: f64) -> String {
     let height = TOP + ROW * spreads.len() + 10;
     let bottom = height - 10;
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"960\" height=\"{height}\" font-family=\"sans-serif\" font-size=\"13\">\n<rect width=\"960\" height=\"{height}\" fill=\"white\"/>\n<text x=\"10\" y=\"22\" font-size=\"15\">{}</text>\n",
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"1010\" height=\"{height}\" font-family=\"sans-serif\" font-size=\"13\">\n<rect width=\"1010\" height=\"{height}\" fill=\"white\"/>\n<text x=\"10\" y=\"22\" font-size=\"15\">{}</text>\n",
         escape(title)
     );
     for (at, label) in

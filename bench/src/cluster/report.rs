@@ -125,7 +125,7 @@ impl ClusterReport {
         }
         spreads(&mut text, "pause of a partition", &self.pauses);
         spreads(&mut text, "a change of the members", &self.changes);
-        spreads(&mut text, "a killed node against the time to live", &self.beyond_ttl);
+        spreads(&mut text, "beyond the time to live", &self.beyond_ttl);
         text.push_str(
             "A lease lapses its time to live after the last heartbeat, which was up to one heartbeat before \
              the kill: so a time from the kill may be below the time to live.\n\n",

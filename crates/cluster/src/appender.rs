@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use consort_kernel::{
-    AppendError, Entropy, Frame, FrameKind, Log, Partition, Producer, Store, Timestamp,
+    AppendError, Entropy, Fault, Frame, FrameKind, Log, Partition, Producer, Store, Timestamp,
 };
 use parking_lot::Mutex;
 use tokio::sync::Mutex as Turn;
@@ -88,10 +88,10 @@ impl Appender {
         let line = turn.take();
         let line =
             line.unwrap_or_else(|| Line { producer: Producer(self.entropy.next()), next: 0 });
-        let time = self.store.now().await.map_err(AppendError::Engine);
-        let result = match time {
-            Ok(time) => self.settle(at, frame(kind, line, time, records)).await,
-            Err(error) => Err(error),
+        let began = self.runtime.elapsed();
+        let result = match self.time(began).await {
+            Ok(time) => self.settle(at, frame(kind, line, time, records), began).await,
+            Err(fault) => Err(AppendError::Engine(fault)),
         };
         *turn = Some(Line { next: line.next + 1, ..line });
         result.map(|()| Place {
@@ -101,9 +101,38 @@ impl Appender {
         })
     }
 
+    /// The store's time, asked for again and again until it comes or the time is over.
+    async fn time(&self, began: Duration) -> Result<Timestamp, Fault> {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let fault = match self.store.now().await {
+                Ok(time) => return Ok(time),
+                Err(fault) => fault,
+            };
+            if self.is_over(began) || !fault.retryable() {
+                return Err(fault);
+            }
+            self.runtime.sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    fn is_over(&self, began: Duration) -> bool {
+        self.runtime.elapsed().saturating_sub(began) >= self.give_up_after
+    }
+
     /// Appends `frame`, again and again until it is there for certain or the time is over.
-    async fn settle(&self, at: &Partition, frame: Frame) -> Result<(), AppendError> {
-        let began = self.runtime.elapsed();
+    ///
+    /// Each try says its own time, so no two are the same bytes. Otherwise a log that lost its end could
+    /// hide that: the frames `a b` are read, both are lost, another takes the place of `a`, and then a late
+    /// copy of `b` lands where `b` was, to be taken by a cursor for the entry that it vouches for.
+    async fn settle(
+        &self,
+        at: &Partition,
+        mut frame: Frame,
+        began: Duration,
+    ) -> Result<(), AppendError> {
+        let (first, asked) = (frame.time, self.runtime.elapsed());
         let mut pause = FIRST_PAUSE;
         let mut unknown = false;
         loop {
@@ -116,8 +145,7 @@ impl Appender {
                 }
                 Err(AppendError::Engine(fault)) => fault,
             };
-            let over = self.runtime.elapsed().saturating_sub(began) >= self.give_up_after;
-            if over || !fault.retryable() {
+            if self.is_over(began) || !fault.retryable() {
                 return Err(match unknown {
                     true => AppendError::Unknown(fault),
                     false => AppendError::Engine(fault),
@@ -125,10 +153,129 @@ impl Appender {
             }
             self.runtime.sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
+            let since = self.runtime.elapsed().saturating_sub(asked);
+            frame.time = first.after(since).max(Timestamp(frame.time.0.saturating_add(1)));
         }
     }
 }
 
 fn frame(kind: FrameKind, line: Line, time: Timestamp, records: Vec<Bytes>) -> Frame {
     Frame { kind, producer: line.producer, sequence: line.next, time, records }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::TokioRuntime;
+    use async_trait::async_trait;
+    use consort_kernel::memory::MemoryLog;
+    use consort_kernel::{
+        Cursor, Digest, LogEntry, ManualClock, Most, ReadError, SeededEntropy, memory,
+    };
+    use futures::FutureExt;
+
+    /// A log that takes every frame and says so only from time to time.
+    #[derive(Debug, Default)]
+    struct Mumbling {
+        log: MemoryLog,
+        /// How many of the next appends end unknown, or never.
+        unknown: Mutex<u32>,
+        silent: Mutex<bool>,
+    }
+
+    #[async_trait]
+    impl Log for Mumbling {
+        async fn append(&self, at: &Partition, frame: &Frame) -> Result<(), AppendError> {
+            self.log.append(at, frame).await?;
+            if *self.silent.lock() {
+                std::future::pending::<()>().await;
+            }
+            let mut unknown = self.unknown.lock();
+            if *unknown > 0 {
+                *unknown -= 1;
+                return Err(AppendError::Unknown(Fault::Retryable("mumbled".into())));
+            }
+            Ok(())
+        }
+
+        async fn read(
+            &self,
+            at: &Partition,
+            after: &Cursor,
+            most: Most,
+            wait: Duration,
+        ) -> Result<Vec<LogEntry>, ReadError> {
+            self.log.read(at, after, most, wait).await
+        }
+
+        async fn first(&self, at: &Partition) -> Result<u64, Fault> {
+            self.log.first(at).await
+        }
+
+        async fn trim(&self, at: &Partition, before: u64) -> Result<(), Fault> {
+            self.log.trim(at, before).await
+        }
+
+        async fn ping(&self) -> Result<(), Fault> {
+            Ok(())
+        }
+    }
+
+    struct Bed {
+        log: Arc<Mumbling>,
+        appender: Appender,
+        partition: Partition,
+    }
+
+    fn bed() -> Bed {
+        let log = Arc::new(Mumbling::default());
+        let (_, store) = memory::open(1, Arc::new(ManualClock::at(Timestamp(1_000))));
+        let entropy = Arc::new(SeededEntropy::new(7));
+        let (runtime, store) = (TokioRuntime::current(), Arc::new(store));
+        let give_up = Duration::from_secs(1);
+        let appender = Appender::new(log.clone(), store, runtime, entropy, give_up);
+        Bed { log, appender, partition: Partition::new("s".parse().unwrap(), 0) }
+    }
+
+    async fn entries(bed: &Bed) -> Vec<LogEntry> {
+        let all = bed.log.read(&bed.partition, &Cursor::START, Most::default(), Duration::ZERO);
+        all.await.unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_repeat_has_the_same_sequence_and_never_the_same_bytes() {
+        let bed = bed();
+        *bed.log.unknown.lock() = 2;
+        let place = bed.appender.events(&bed.partition, vec![Bytes::new()]).await.unwrap();
+        let next = bed.appender.events(&bed.partition, vec![Bytes::new()]).await.unwrap();
+        assert_eq!((place.sequence, next.sequence), (0, 1));
+        assert_eq!(place.producer, next.producer);
+        let entries = entries(&bed).await;
+        let sequences: Vec<u64> = entries.iter().map(|entry| entry.frame.sequence).collect();
+        assert_eq!(sequences, [0, 0, 0, 1]);
+        let mut digests: Vec<Digest> = entries.iter().map(|entry| entry.digest).collect();
+        digests.sort_unstable();
+        digests.dedup();
+        assert_eq!(digests.len(), 4);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_stays_unknown_is_given_up_as_unknown() {
+        let bed = bed();
+        *bed.log.unknown.lock() = u32::MAX;
+        let given_up = bed.appender.events(&bed.partition, vec![Bytes::new()]).await;
+        assert!(matches!(given_up, Err(AppendError::Unknown(_))), "{given_up:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_frame_that_nobody_waits_for_ends_its_producer() {
+        let bed = bed();
+        *bed.log.silent.lock() = true;
+        let dropped = bed.appender.events(&bed.partition, vec![Bytes::new()]).now_or_never();
+        assert_eq!(dropped, None);
+        *bed.log.silent.lock() = false;
+        bed.appender.events(&bed.partition, vec![Bytes::new()]).await.unwrap();
+        let entries = entries(&bed).await;
+        assert_ne!(entries[0].frame.producer, entries[1].frame.producer);
+    }
 }

@@ -76,7 +76,8 @@ pub trait Log: Send + Sync + fmt::Debug {
     /// Calls for one partition that overlap may land in either order; a call that begins after another
     /// returned lands behind it. On [`AppendError::Unknown`] the frame may be there: appending it again
     /// can put it in twice, which readers recognise by producer and sequence. So a producer keeps one
-    /// frame per partition in flight, and settles it before it sends the next.
+    /// frame per partition in flight, and settles it before it sends the next. It gives each try a time of
+    /// its own: cursors know entries by their bytes, and two tries are two entries.
     async fn append(&self, at: &Partition, frame: &Frame) -> Result<(), AppendError>;
 
     /// The entries from `after.next` on, in order, up to `most`; at least one if there is any. With none

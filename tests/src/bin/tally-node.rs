@@ -36,7 +36,8 @@ struct Arguments {
     heartbeat: String,
 }
 
-#[tokio::main]
+/// Some threads are blocked at times, by commits that are late on purpose; the others go on.
+#[tokio::main(worker_threads = 8)]
 async fn main() -> ExitCode {
     let filter = tracing_subscriber::EnvFilter::new("info,consort_cluster=debug,lapin=off");
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).init();

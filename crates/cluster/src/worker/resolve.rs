@@ -1,5 +1,7 @@
 //! An operator's decision on a partition that stopped for a loss: go on from where.
 
+use std::time::Duration;
+
 use consort_kernel::{
     Commit, CommitError, Cursor, Expect, Log, Most, Name, Operation, Partition, ReadError, Store,
 };
@@ -8,6 +10,9 @@ use super::Setback;
 use super::cells::{Cells, Held, Loaded};
 use super::stand::{Checkpoint, Mark};
 use crate::format;
+
+/// How long the log is listened to before its end counts as its end: a broker may be slow to deliver.
+const END_WAIT: Duration = Duration::from_secs(2);
 
 /// Where a partition goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +93,7 @@ async fn is_lost(loaded: &Loaded, log: &dyn Log, partition: &Partition) -> bool 
         return true;
     }
     let cursor = loaded.start.cursor();
-    let read = log.read(partition, &cursor, Most::entries(1), std::time::Duration::ZERO).await;
+    let read = log.read(partition, &cursor, Most::entries(1), Duration::ZERO).await;
     let lost = |error: ReadError| matches!(Setback::from(error), Setback::Loss(_));
     let ahead = loaded.verify_ahead(log, partition, loaded.start.next);
     read.is_err_and(lost) || ahead.await.is_err_and(lost)
@@ -99,8 +104,7 @@ async fn end_of(log: &dyn Log, partition: &Partition) -> Result<u64, ReadError> 
     let first = log.first(partition).await?;
     let mut cursor = Cursor::at(first);
     loop {
-        let wait = std::time::Duration::ZERO;
-        let entries = log.read(partition, &cursor, Most::default(), wait).await?;
+        let entries = log.read(partition, &cursor, Most::default(), END_WAIT).await?;
         match entries.last() {
             Some(last) => cursor = last.cursor(),
             None => return Ok(cursor.next),
