@@ -54,6 +54,8 @@ pub struct Shape {
     pub tick_after: Option<Duration>,
     /// How many frames a worker reads at once.
     pub batch: usize,
+    /// How far apart a worker's batches begin.
+    pub linger: Duration,
     /// How long a worker may get nowhere.
     pub yield_after: Duration,
     /// Producers on each node that go through an appender.
@@ -84,6 +86,7 @@ impl Shape {
         let lossy = dice.below(u64::from(partitions)) as u32;
         let raw_producers = between(0, 1) as u32;
         let leased = dice.per_mille(500);
+        let linger = Dice::new(seed, "linger").pick(&[0, 0, 20, 100]).unwrap_or_default();
         let turns = [millis(5), millis(50), millis(300), millis(1_500)];
         let turn = dice.pick(&turns).unwrap_or_default();
         Shape {
@@ -98,6 +101,7 @@ impl Shape {
             ids_for: dice.pick(&[millis(200), millis(2_000), millis(30_000)]).unwrap_or_default(),
             tick_after: dice.per_mille(300).then(|| millis(between(500, 3_000))),
             batch: between(1, 6) as usize,
+            linger: millis(linger),
             yield_after: millis(between(3_000, 20_000)),
             producers: between(1, 2) as u32,
             raw_producers: raw_producers.max(u32::from(twist == Some(Twist::TwoInFlight))),
@@ -158,10 +162,10 @@ impl fmt::Display for Shape {
             "{producers} producers and {raw_producers} raw ones on each node, {frames} frames "
         )?;
         write!(f, "with up to {gap:?} between two, {groups} groups, {ids} ids for {ids_for:?}, ")?;
-        let Shape { batch, yield_after, tick_after, large, lossy, twist, .. } = self;
+        let Shape { batch, linger, yield_after, tick_after, large, lossy, twist, .. } = self;
         write!(
             f,
-            "batches of {batch}, yields after {yield_after:?}, ticks after {tick_after:?}, "
+            "batches of {batch} {linger:?} apart, yields after {yield_after:?}, ticks after {tick_after:?}, "
         )?;
         write!(
             f,

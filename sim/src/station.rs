@@ -68,6 +68,7 @@ impl Station {
             plan: tally.clone(),
             appender: Arc::clone(&self.appender),
             batch: shape.batch(),
+            linger: shape.linger,
             yield_after: shape.yield_after,
         }
     }

@@ -306,6 +306,7 @@ impl Part for TallyPart {
             plan: Arc::new(Tally),
             appender: Arc::clone(&self.ground.appender),
             batch: Most::entries(BATCH),
+            linger: Duration::ZERO,
             yield_after: YIELD_AFTER,
         };
         Box::pin(worker::run(options, tenure))

@@ -110,6 +110,7 @@ impl Part for Counting {
             plan: Arc::clone(&self.tally) as _,
             appender: Arc::clone(&self.appender),
             batch: Most::default(),
+            linger: Duration::ZERO,
             yield_after: YIELD_AFTER,
         };
         let (board, node) = (Arc::clone(&self.board), self.node.clone());

@@ -30,6 +30,8 @@ pub struct Place {
     pub producer: Producer,
     /// Its number among the producer's.
     pub sequence: u64,
+    /// When it was first sent, in store time.
+    pub time: Timestamp,
 }
 
 /// Appends frames to any partition.
@@ -90,14 +92,18 @@ impl Appender {
             line.unwrap_or_else(|| Line { producer: Producer(self.entropy.next()), next: 0 });
         let began = self.runtime.elapsed();
         let result = match self.time(began).await {
-            Ok(time) => self.settle(at, frame(kind, line, time, records), began).await,
+            Ok(time) => {
+                let settled = self.settle(at, frame(kind, line, time, records), began).await;
+                settled.map(|()| time)
+            }
             Err(fault) => Err(AppendError::Engine(fault)),
         };
         *turn = Some(Line { next: line.next + 1, ..line });
-        result.map(|()| Place {
+        result.map(|time| Place {
             partition: at.clone(),
             producer: line.producer,
             sequence: line.next,
+            time,
         })
     }
 

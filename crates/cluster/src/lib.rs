@@ -11,6 +11,7 @@
 
 pub mod appender;
 mod change;
+pub mod collector;
 pub mod drain;
 pub mod format;
 mod join;
@@ -33,6 +34,7 @@ pub mod tenure;
 pub mod worker;
 
 pub use appender::{Appender, Place};
+pub use collector::Collector;
 pub use drain::{DrainError, request_drain};
 pub use join::JoinError;
 pub use lease::{Holder, Lease};

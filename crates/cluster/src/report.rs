@@ -77,14 +77,20 @@ pub struct RoleReport {
 }
 
 impl RoleReport {
-    /// What the work of `role` says.
-    pub fn new(role: &Role, epoch: u64, gauge: &Gauge, pause: Option<Pause>) -> Self {
+    /// What the work of `role` says at this local time.
+    pub fn new(
+        role: &Role,
+        epoch: u64,
+        gauge: &Gauge,
+        pause: Option<Pause>,
+        elapsed: Duration,
+    ) -> Self {
         let short = |text: &String| shortened(text).to_string();
         RoleReport {
             role: role.clone(),
             epoch,
             ready: gauge.ready,
-            lag: gauge.lag.map(whole_millis),
+            lag: gauge.lag_at(elapsed).map(whole_millis),
             applied: gauge.applied,
             trouble: gauge.trouble.as_ref().map(short),
             stopped: gauge.stopped.as_ref().map(short),
@@ -126,14 +132,17 @@ mod tests {
         let gauge = Gauge {
             ready: true,
             lag: Some(Duration::from_millis(40)),
+            in_hand_since: None,
             applied: 9,
             trouble: Some("slow".into()),
             stopped: Some("lost".into()),
         };
         let pause = Some(Pause { cause: PauseCause::HandedOver, millis: 12 });
         let role = Role::new("worker", "rides/7");
-        let report =
-            Report { incarnation: 7, roles: vec![RoleReport::new(&role, 3, &gauge, pause)] };
+        let report = Report {
+            incarnation: 7,
+            roles: vec![RoleReport::new(&role, 3, &gauge, pause, Duration::ZERO)],
+        };
         let stored = "\u{1}{\"incarnation\":7,\"roles\":[{\"role\":\"worker:rides/7\",\"epoch\":3,\
             \"ready\":true,\"lag\":40,\"applied\":9,\"trouble\":\"slow\",\"stopped\":\"lost\",\
             \"pause\":{\"cause\":\"handed_over\",\"millis\":12}}]}";
@@ -147,7 +156,7 @@ mod tests {
     fn a_report_that_is_too_large_says_what_fits() {
         let gauge = Gauge { trouble: Some("x".repeat(400)), ..Gauge::default() };
         let role = |n: usize| Role::new("worker", n.to_string());
-        let report = |n| RoleReport::new(&role(n), 1, &gauge, None);
+        let report = |n| RoleReport::new(&role(n), 1, &gauge, None, Duration::ZERO);
         let report = Report { incarnation: 7, roles: (0..4000).map(report).collect() };
         let stored = report.stored();
         assert!(stored.len() <= REPORT_BYTES);

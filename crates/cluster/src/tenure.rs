@@ -42,8 +42,11 @@ pub enum Ended {
 pub struct Gauge {
     /// Whether it has begun: everything needed is loaded.
     pub ready: bool,
-    /// How far behind it is, if it knows: the age of the oldest input not yet applied.
+    /// How far behind it was, if it knows, when it took up what it has in hand: the age of the oldest input
+    /// not yet applied.
     pub lag: Option<Duration>,
+    /// Since when it has had that in hand, in local time; `None` if it has nothing.
+    pub in_hand_since: Option<Duration>,
     /// How much it has applied since it began, in its own unit (records, rows).
     pub applied: u64,
     /// What hinders it at the moment.
@@ -66,6 +69,14 @@ pub struct Tenure {
 pub struct TenureControl {
     ending: watch::Sender<bool>,
     gauge: watch::Receiver<Gauge>,
+}
+
+impl Gauge {
+    /// How far behind it is at this local time: what is in hand grows older.
+    pub fn lag_at(&self, elapsed: Duration) -> Option<Duration> {
+        let in_hand = self.in_hand_since.map(|since| elapsed.saturating_sub(since));
+        self.lag.or(in_hand.map(|_| Duration::ZERO)).map(|lag| lag + in_hand.unwrap_or_default())
+    }
 }
 
 impl Tenure {

@@ -93,6 +93,16 @@ impl Key {
         Key(bytes.into())
     }
 
+    /// This tuple with all of these elements behind it.
+    pub fn extended(&self, elements: impl IntoIterator<Item = Element>) -> Self {
+        let mut bytes = Vec::with_capacity(self.0.len() + 32);
+        bytes.extend_from_slice(&self.0);
+        for element in elements {
+            encode(&mut bytes, &element);
+        }
+        Key(bytes.into())
+    }
+
     /// The tuple again.
     pub fn elements(&self) -> Result<Vec<Element>, KeyError> {
         let mut elements = Vec::new();
@@ -335,6 +345,7 @@ mod tests {
     fn a_key_grows_by_one_element() {
         let key = Key::from(["lease", "role"]).with(7u64);
         assert_eq!(key, Key::of(["lease".into(), "role".into(), 7u64.into()]));
+        assert_eq!(key, Key::from(["lease"]).extended(["role".into(), 7u64.into()]));
         assert_eq!(format!("{key:?}"), r#"Key("lease", "role", 7)"#);
     }
 }

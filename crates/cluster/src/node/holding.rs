@@ -164,15 +164,17 @@ impl Holdings {
         self.0.iter().map(|(role, holding)| (role.clone(), held(holding))).collect()
     }
 
-    /// What they say of themselves.
-    pub(super) fn reports(&self) -> Vec<RoleReport> {
+    /// What they say of themselves at this local time.
+    pub(super) fn reports(&self, elapsed: Duration) -> Vec<RoleReport> {
         let report = |(role, holding): (&Role, &Holding)| {
             let (epoch, pause) = (holding.lease.epoch, holding.pause);
             match &holding.doing {
                 Doing::Working { control, .. } => {
-                    Some(RoleReport::new(role, epoch, &control.gauge(), pause))
+                    Some(RoleReport::new(role, epoch, &control.gauge(), pause, elapsed))
                 }
-                Doing::Stopped { gauge } => Some(RoleReport::new(role, epoch, gauge, pause)),
+                Doing::Stopped { gauge } => {
+                    Some(RoleReport::new(role, epoch, gauge, pause, elapsed))
+                }
                 Doing::Over { .. } => None,
             }
         };

@@ -72,6 +72,9 @@ pub struct Options {
     pub appender: Arc<Appender>,
     /// How much is read at once. Two such batches are in memory: one is committed while the next is read.
     pub batch: Most,
+    /// How far apart batches begin while there is load, so that more of their updates merge. What comes
+    /// after a silence is read at once, and so is a backlog.
+    pub linger: Duration,
     /// How long the worker may get nowhere before it yields to another node.
     pub yield_after: Duration,
 }
@@ -247,7 +250,12 @@ impl Worker {
         for entry in entries {
             (behind.next, behind.last) = (entry.offset + 1, Some((entry.offset, entry.digest)));
         }
+        let began = self.options.runtime.elapsed();
+        if !entries.is_empty() {
+            self.tenure.say(|gauge| gauge.in_hand_since = Some(began));
+        }
         let mut reader = Reader::of(self);
+        reader.not_before = self.next_read(began, entries);
         let (applied, next) = {
             let apply = Box::pin(self.apply(loaded, stand.clone(), entries));
             let read = Box::pin(reader.read(&behind));
@@ -268,6 +276,7 @@ impl Worker {
         self.tenure.say(|gauge| {
             gauge.applied = records;
             gauge.lag = Some(behind_by.unwrap_or_default());
+            gauge.in_hand_since = behind_by.map(|_| began);
             gauge.trouble = None;
         });
         Ok(next)
@@ -275,6 +284,14 @@ impl Worker {
 
     async fn read(&self, stand: &Stand) -> Result<Option<Vec<LogEntry>>, Setback> {
         Reader::of(self).read(stand).await
+    }
+
+    /// When to read on, in local time, after `entries` that were begun at `began`: a little later while
+    /// there is some load, at once after a silence and while there is a backlog.
+    fn next_read(&self, began: Duration, entries: &[LogEntry]) -> Duration {
+        let records: usize = entries.iter().map(|entry| entry.frame.records.len()).sum();
+        let backlog = self.options.batch.reached(entries.len(), 0) || records >= FULL_STEPS;
+        if entries.is_empty() || backlog { Duration::ZERO } else { began + self.options.linger }
     }
 
     /// Takes note of what was read, or of silence, which may call for a tick.
@@ -312,6 +329,9 @@ struct Reader {
     partition: Partition,
     batch: Most,
     wait: Duration,
+    /// Local time before which nothing is read.
+    not_before: Duration,
+    runtime: Arc<dyn Runtime>,
     tenure: Tenure,
     vouch: bool,
 }
@@ -324,6 +344,8 @@ impl Reader {
             partition: options.partition.clone(),
             batch: options.batch,
             wait: options.plan.tick_after().map_or(READ_WAIT, |after| after.min(READ_WAIT)),
+            not_before: Duration::ZERO,
+            runtime: Arc::clone(&options.runtime),
             tenure: worker.tenure.clone(),
             vouch: worker.checks_digests(),
         }
@@ -334,6 +356,14 @@ impl Reader {
         let mut cursor = stand.cursor();
         if !self.vouch {
             cursor.last = None;
+        }
+        let linger = self.not_before.saturating_sub(self.runtime.elapsed());
+        if !linger.is_zero() {
+            tokio::select! {
+                biased;
+                () = self.tenure.ending() => return Ok(None),
+                () = self.runtime.sleep(linger) => {}
+            }
         }
         tokio::select! {
             biased;

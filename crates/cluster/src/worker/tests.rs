@@ -87,6 +87,7 @@ impl Bed {
             plan: self.plan.clone(),
             appender: Arc::new(appender),
             batch: Most::entries(3),
+            linger: Duration::ZERO,
             yield_after: Duration::from_secs(10),
         };
         Running { control, task: Task::spawn(&*runtime, "worker", run(options, tenure)) }

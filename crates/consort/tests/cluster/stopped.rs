@@ -64,6 +64,7 @@ async fn lose_then_work(ground: Ground, tenure: Tenure) -> Ended {
         plan: Arc::new(Nothing),
         appender: ground.appender,
         batch: Most::default(),
+        linger: Duration::ZERO,
         yield_after: Duration::from_secs(60),
     };
     worker::run(options, tenure).await

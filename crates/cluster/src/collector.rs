@@ -1,0 +1,228 @@
+//! The collector: group commit for the door. What arrives while a frame is on its way goes into the next
+//! one, so that one fsync or one confirm acknowledges many requests.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use consort_kernel::limits::{FRAME_BYTES, RECORD_BYTES};
+use consort_kernel::{AppendError, Fault, Partition, Refusal};
+use futures::FutureExt as _;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::appender::{Appender, Place};
+use crate::runtime::Runtime;
+
+/// What one frame takes of records: below the bound of a frame, with room for its header.
+const FRAME_ROOM: usize = FRAME_BYTES - 1024;
+
+/// What each record costs in a frame beside its bytes.
+const RECORD_COST: usize = 8;
+
+/// Bytes of records that may wait for one partition. Beyond it a submission is refused at once: the log is
+/// far too slow for what comes, and memory must stay bounded whatever the gate does.
+pub const WAITING_BYTES: usize = 16 << 20;
+
+/// Collects records into frames, one in flight for each partition.
+#[derive(Clone)]
+pub struct Collector(Arc<Shared>);
+
+struct Shared {
+    appender: Arc<Appender>,
+    runtime: Arc<dyn Runtime>,
+    /// How long the first record of a frame waits for others.
+    linger: Duration,
+    lines: Mutex<BTreeMap<Partition, Arc<Mutex<Waiting>>>>,
+}
+
+/// What waits for one partition's next frames.
+#[derive(Default)]
+struct Waiting {
+    submissions: Vec<Submission>,
+    bytes: usize,
+    /// Whether a task is sending.
+    sending: bool,
+}
+
+struct Submission {
+    records: Vec<Bytes>,
+    bytes: usize,
+    answer: oneshot::Sender<Result<Place, AppendError>>,
+}
+
+impl Collector {
+    /// A collector that appends through `appender`.
+    pub fn new(appender: Arc<Appender>, runtime: Arc<dyn Runtime>, linger: Duration) -> Self {
+        Collector(Arc::new(Shared { appender, runtime, linger, lines: Mutex::default() }))
+    }
+
+    /// Has these records appended, all in one frame, together with what others submit. Returns when they
+    /// are durable. If the caller goes away, they are appended nevertheless.
+    pub async fn submit(&self, at: &Partition, records: Vec<Bytes>) -> Result<Place, AppendError> {
+        let bytes = weigh(&records)?;
+        let (answer, answered) = oneshot::channel();
+        let line = Arc::clone(self.0.lines.lock().entry(at.clone()).or_default());
+        {
+            let mut waiting = line.lock();
+            if waiting.bytes + bytes > WAITING_BYTES && !waiting.submissions.is_empty() {
+                let fault = "more records wait for this partition than the log takes";
+                return Err(AppendError::Engine(Fault::Retryable(fault.into())));
+            }
+            waiting.bytes += bytes;
+            waiting.submissions.push(Submission { records, bytes, answer });
+            if !std::mem::replace(&mut waiting.sending, true) {
+                let sending = send(Arc::clone(&self.0), at.clone(), Arc::clone(&line));
+                // It ends by itself when nothing waits any more.
+                drop(self.0.runtime.start("collector", sending.boxed()));
+            }
+        }
+        answered.await.unwrap_or_else(|_| {
+            let fault = "the node stopped before the log answered";
+            Err(AppendError::Unknown(Fault::Retryable(fault.into())))
+        })
+    }
+}
+
+impl fmt::Debug for Collector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Collector").finish_non_exhaustive()
+    }
+}
+
+/// Sends frames until nothing waits.
+async fn send(shared: Arc<Shared>, at: Partition, line: Arc<Mutex<Waiting>>) {
+    if !shared.linger.is_zero() {
+        shared.runtime.sleep(shared.linger).await;
+    }
+    loop {
+        let Some(batch) = line.lock().next_frame() else { return };
+        let mut records = Vec::with_capacity(batch.iter().map(|one| one.records.len()).sum());
+        let mut answers = Vec::with_capacity(batch.len());
+        for Submission { records: some, answer, .. } in batch {
+            records.extend(some);
+            answers.push(answer);
+        }
+        let result = shared.appender.events(&at, records).await;
+        for answer in answers {
+            // Whoever went away does not want to know.
+            let _ = answer.send(result.clone());
+        }
+    }
+}
+
+impl Waiting {
+    /// The submissions of the next frame, in their order; none ends the sending.
+    fn next_frame(&mut self) -> Option<Vec<Submission>> {
+        let mut room = FRAME_ROOM;
+        let fitting = self.submissions.iter().take_while(|one| {
+            let fits = one.bytes <= room;
+            room = room.saturating_sub(one.bytes);
+            fits
+        });
+        let count = fitting.count();
+        if count == 0 {
+            self.sending = false;
+            return None;
+        }
+        let batch: Vec<Submission> = self.submissions.drain(..count).collect();
+        self.bytes -= batch.iter().map(|one| one.bytes).sum::<usize>();
+        Some(batch)
+    }
+}
+
+/// What records cost in a frame; refused if no frame takes them.
+fn weigh(records: &[Bytes]) -> Result<usize, AppendError> {
+    let too_large =
+        |what, size, limit| Err(AppendError::Refused(Refusal::TooLarge { what, size, limit }));
+    if let Some(large) = records.iter().find(|record| record.len() > RECORD_BYTES) {
+        return too_large("a record", large.len(), RECORD_BYTES);
+    }
+    let bytes = records.iter().map(|record| record.len() + RECORD_COST).sum();
+    if bytes > FRAME_ROOM {
+        return too_large("the records of one frame", bytes, FRAME_ROOM);
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::TokioRuntime;
+    use consort_kernel::{Cursor, Log, ManualClock, Most, SeededEntropy, Timestamp, memory};
+    use futures::future::join_all;
+
+    struct Bed {
+        log: Arc<dyn Log>,
+        collector: Collector,
+        at: Partition,
+    }
+
+    fn bed() -> Bed {
+        let (log, store) = memory::open(1, Arc::new(ManualClock::at(Timestamp(1_000))));
+        let (log, runtime) = (Arc::new(log), TokioRuntime::current());
+        let entropy = Arc::new(SeededEntropy::new(7));
+        let give_up = Duration::from_secs(1);
+        let appender =
+            Appender::new(log.clone(), Arc::new(store), runtime.clone(), entropy, give_up);
+        let linger = Duration::from_millis(1);
+        let collector = Collector::new(Arc::new(appender), runtime, linger);
+        Bed { log, collector, at: Partition::new("s".parse().unwrap(), 0) }
+    }
+
+    async fn frames(bed: &Bed) -> Vec<Vec<Bytes>> {
+        let (mut frames, mut cursor) = (Vec::new(), Cursor::START);
+        loop {
+            let page =
+                bed.log.read(&bed.at, &cursor, Most::default(), Duration::ZERO).await.unwrap();
+            let Some(last) = page.last() else { return frames };
+            cursor = last.cursor();
+            frames.extend(page.into_iter().map(|entry| entry.frame.records));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_comes_together_is_one_frame_in_its_order() {
+        let bed = bed();
+        let record = |n: u8| Bytes::from(vec![n]);
+        let submissions = (0..10).map(|n| bed.collector.submit(&bed.at, vec![record(n); 2]));
+        let places = join_all(submissions).await;
+        assert!(places.iter().all(|place| place.as_ref().is_ok_and(|place| place.sequence == 0)));
+        let expected: Vec<Bytes> = (0..10).flat_map(|n| [record(n), record(n)]).collect();
+        assert_eq!(frames(&bed).await, [expected]);
+        let later = bed.collector.submit(&bed.at, vec![record(9)]).await.unwrap();
+        assert_eq!(later.sequence, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn frames_stay_within_their_bound_and_nothing_is_left_behind() {
+        let bed = bed();
+        let record = Bytes::from(vec![0; 1 << 20]);
+        let submissions = (0..10).map(|_| bed.collector.submit(&bed.at, vec![record.clone()]));
+        assert!(join_all(submissions).await.iter().all(Result::is_ok));
+        let sizes: Vec<usize> = frames(&bed).await.iter().map(Vec::len).collect();
+        assert_eq!(sizes, [3, 3, 3, 1]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn more_than_may_wait_is_refused_at_once() {
+        let bed = bed();
+        let record = Bytes::from(vec![0; 1 << 20]);
+        let submissions = (0..20).map(|_| bed.collector.submit(&bed.at, vec![record.clone()]));
+        let refused = join_all(submissions).await.iter().filter(|result| result.is_err()).count();
+        assert_eq!(refused, 5);
+        let too_large = bed.collector.submit(&bed.at, vec![Bytes::from(vec![0; 3 << 20])]).await;
+        assert!(matches!(too_large, Err(AppendError::Refused(_))), "{too_large:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn records_of_a_caller_that_goes_away_are_appended_nevertheless() {
+        let bed = bed();
+        let gone = bed.collector.submit(&bed.at, vec![Bytes::new()]).now_or_never();
+        assert!(gone.is_none());
+        bed.collector.submit(&bed.at, vec![Bytes::new()]).await.unwrap();
+        assert_eq!(frames(&bed).await.concat().len(), 2);
+    }
+}

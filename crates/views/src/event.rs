@@ -1,0 +1,201 @@
+//! An event, and its compact form in the log: version, id, then a tag and a value for each field.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+use crate::schema::Schema;
+use crate::value::{Kind, Value};
+
+const VERSION: u8 = 1;
+
+/// Tags of stored values.
+const ABSENT: u8 = 0;
+const FALSE: u8 = 1;
+const TRUE: u8 = 2;
+const NUMBER: u8 = 3;
+const TEXT: u8 = 4;
+
+/// A valid event.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Event {
+    /// The id that its sender gave it.
+    pub id: Option<String>,
+    /// A value for each field of the schema; none where an optional field is absent.
+    pub values: Vec<Option<Value>>,
+}
+
+/// Why a stored event cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the event cannot be read: {0}")]
+pub struct EventError(&'static str);
+
+impl Event {
+    /// The record to append.
+    pub fn encode(&self) -> Bytes {
+        let mut bytes = BytesMut::with_capacity(16 + 8 * self.values.len());
+        bytes.put_u8(VERSION);
+        match &self.id {
+            None => put_varint(&mut bytes, 0),
+            Some(id) => {
+                put_varint(&mut bytes, id.len() as u64 + 1);
+                bytes.put_slice(id.as_bytes());
+            }
+        }
+        for value in &self.values {
+            match value {
+                None => bytes.put_u8(ABSENT),
+                Some(Value::Bool(false)) => bytes.put_u8(FALSE),
+                Some(Value::Bool(true)) => bytes.put_u8(TRUE),
+                Some(Value::Int(number) | Value::Decimal(number)) => {
+                    bytes.put_u8(NUMBER);
+                    put_varint(&mut bytes, zigzag(*number));
+                }
+                Some(Value::Text(text)) => {
+                    bytes.put_u8(TEXT);
+                    put_varint(&mut bytes, text.len() as u64);
+                    bytes.put_slice(text.as_bytes());
+                }
+            }
+        }
+        bytes.freeze()
+    }
+
+    /// Reads a record. A field that was declared after the record was written is absent.
+    pub fn decode(schema: &Schema, bytes: &[u8]) -> Result<Self, EventError> {
+        let (id, mut rest) = id_and_rest(bytes)?;
+        let id = id.map(text_of).transpose()?;
+        let mut values = Vec::with_capacity(schema.fields().len());
+        for field in schema.fields() {
+            let absent = !rest.has_remaining();
+            values.push(if absent { None } else { value(&mut rest, field.ty.kind)? });
+        }
+        Ok(Event { id, values })
+    }
+
+    /// The id of a record, without reading the rest.
+    pub fn id_of(record: &[u8]) -> Option<&[u8]> {
+        id_and_rest(record).ok()?.0
+    }
+}
+
+fn id_and_rest(mut bytes: &[u8]) -> Result<(Option<&[u8]>, &[u8]), EventError> {
+    let from = &mut bytes;
+    if !from.has_remaining() || from.get_u8() != VERSION {
+        return Err(EventError("its format is unknown"));
+    }
+    let id = match varint(from)? {
+        0 => None,
+        length => Some(part(from, length - 1)?),
+    };
+    Ok((id, from))
+}
+
+fn value(from: &mut &[u8], kind: Kind) -> Result<Option<Value>, EventError> {
+    match (from.get_u8(), kind) {
+        (ABSENT, _) => Ok(None),
+        (FALSE, Kind::Bool) => Ok(Some(Value::Bool(false))),
+        (TRUE, Kind::Bool) => Ok(Some(Value::Bool(true))),
+        (NUMBER, Kind::Int) => Ok(Some(Value::Int(unzigzag(varint(from)?)))),
+        (NUMBER, Kind::Decimal(_)) => Ok(Some(Value::Decimal(unzigzag(varint(from)?)))),
+        (TEXT, Kind::Text) => {
+            let length = varint(from)?;
+            Ok(Some(Value::Text(text_of(part(from, length)?)?)))
+        }
+        _ => Err(EventError("a value is of another type than its field")),
+    }
+}
+
+fn part<'a>(from: &mut &'a [u8], length: u64) -> Result<&'a [u8], EventError> {
+    match usize::try_from(length) {
+        Ok(length) if length <= from.len() => {
+            let (part, rest) = from.split_at(length);
+            *from = rest;
+            Ok(part)
+        }
+        _ => Err(EventError("a text has no end")),
+    }
+}
+
+fn text_of(bytes: &[u8]) -> Result<String, EventError> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Ok(text.into()),
+        Err(_) => Err(EventError("a text is not UTF-8")),
+    }
+}
+
+fn zigzag(number: i64) -> u64 {
+    ((number << 1) ^ (number >> 63)) as u64
+}
+
+fn unzigzag(number: u64) -> i64 {
+    ((number >> 1) as i64) ^ -((number & 1) as i64)
+}
+
+fn put_varint(bytes: &mut BytesMut, mut number: u64) {
+    while number >= 0x80 {
+        bytes.put_u8(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.put_u8(number as u8);
+}
+
+fn varint(from: &mut &[u8]) -> Result<u64, EventError> {
+    let mut number = 0u64;
+    for shift in (0..64).step_by(7) {
+        if !from.has_remaining() {
+            break;
+        }
+        let byte = from.get_u8();
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Ok(number);
+        }
+    }
+    Err(EventError("a number has no end"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::{Field, Unknown};
+    use proptest::prelude::*;
+
+    fn schema() -> Schema {
+        let fields = [("a", "int?"), ("b", "text?"), ("c", "bool?"), ("d", "decimal(3)?")];
+        let field = |(name, ty): (&str, &str)| Field { name: name.into(), ty: ty.parse().unwrap() };
+        Schema::new(fields.map(field).into(), Unknown::Reject)
+    }
+
+    fn event() -> impl Strategy<Value = Event> {
+        let a = prop::option::of(any::<i64>().prop_map(Value::Int));
+        let b = prop::option::of(any::<String>().prop_map(Value::Text));
+        let c = prop::option::of(any::<bool>().prop_map(Value::Bool));
+        let d = prop::option::of(any::<i64>().prop_map(Value::Decimal));
+        let values = (a, b, c, d).prop_map(|(a, b, c, d)| vec![a, b, c, d]);
+        (prop::option::of(any::<String>()), values).prop_map(|(id, values)| Event { id, values })
+    }
+
+    proptest! {
+        #[test]
+        fn a_record_gives_its_event_back(event in event()) {
+            let record = event.encode();
+            prop_assert_eq!(Event::id_of(&record), event.id.as_deref().map(str::as_bytes));
+            prop_assert_eq!(Event::decode(&schema(), &record), Ok(event));
+        }
+
+        #[test]
+        fn any_bytes_are_an_event_or_an_error_and_never_a_panic(bytes: Vec<u8>) {
+            let _ = Event::decode(&schema(), &bytes);
+            let _ = Event::id_of(&bytes);
+        }
+    }
+
+    #[test]
+    fn the_stored_form_is_the_same_in_every_release() {
+        let values = vec![Some(Value::Int(-3)), Some(Value::Text("é".into())), None];
+        let event = Event { id: Some("x".into()), values };
+        assert_eq!(&event.encode()[..], b"\x01\x02x\x03\x05\x04\x02\xc3\xa9\x00");
+        let mut read = Event::decode(&schema(), &event.encode()).unwrap();
+        assert_eq!(read.values.pop(), Some(None), "a field that came later is absent");
+        assert_eq!(read, event);
+    }
+}

@@ -1,0 +1,36 @@
+//! Streams of typed events, and the views that are kept of them: exact, live, and the same on every node.
+//!
+//! A [`Stream`] says what an event is, a [`View`] what is kept of its events. Both are checked when they
+//! are declared. [`StreamPlan`] is the pure fold from records to operations; the cluster's worker runs it.
+//! [`Query`] reads what has been folded. Nothing here knows HTTP.
+
+pub mod definitions;
+mod evaluate;
+pub mod event;
+pub mod expression;
+mod keys;
+pub mod part;
+pub mod plan;
+pub mod position;
+pub mod query;
+pub mod rejects;
+pub mod route;
+pub mod schema;
+pub mod stream;
+pub mod value;
+pub mod view;
+
+pub use definitions::{Definitions, DefinitionsError};
+pub use event::Event;
+pub use expression::{Expression, ExpressionError};
+pub use keys::NAME_MOST;
+pub use part::{Lag, StreamsPart};
+pub use plan::StreamPlan;
+pub use position::{Position, PositionError};
+pub use query::{Page, Query, QueryRefusal};
+pub use rejects::Rejected;
+pub use route::{Method, Route, RouteError};
+pub use schema::{Field, Rejection, Schema, Unknown};
+pub use stream::Stream;
+pub use value::{FieldType, Kind, TypeError, Value};
+pub use view::{Aggregate, Answer, GroupField, View};

@@ -1,0 +1,178 @@
+//! The part of a node that folds streams: a role for each partition, and one for each stream that lets go
+//! of what is old.
+
+mod keeper;
+
+use std::fmt;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use consort_cluster::status::ClusterStatus;
+use consort_cluster::worker::{self, Plan};
+use consort_cluster::{Appender, Ended, Part, Role, Runtime, Tenure};
+use consort_kernel::{Entropy, Log, Most, Name, Store};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+
+use crate::definitions::Definitions;
+use crate::plan::StreamPlan;
+use crate::stream::Stream;
+
+/// All views of a stream advance together.
+pub(crate) static PIPELINE: LazyLock<Name> = LazyLock::new(|| match Name::new("all") {
+    Ok(name) => name,
+    Err(error) => panic!("'all' is a name: {error}"),
+});
+
+/// The kinds of roles.
+const WORKER: &str = "worker";
+const KEEPER: &str = "keeper";
+
+/// How much a worker reads at once: large enough that updates of one group merge, and small enough that
+/// the batches of all partitions of a stream fit the memory of a small machine.
+const BATCH: Most = Most { entries: 1_000, bytes: 2 << 20 };
+
+/// Under load, batches of a partition begin this far apart, so that more of their updates merge and fewer
+/// commits are made. The first event after a silence is applied at once.
+const LINGER: Duration = Duration::from_millis(100);
+
+/// How long a worker may get nowhere before another node should try.
+const YIELD_AFTER: Duration = Duration::from_secs(30);
+
+/// What the part stands on.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where the events are.
+    pub log: Arc<dyn Log>,
+    /// Where the views are.
+    pub store: Arc<dyn Store>,
+    /// Tasks and timers.
+    pub runtime: Arc<dyn Runtime>,
+    /// Randomness.
+    pub entropy: Arc<dyn Entropy>,
+    /// Appends control frames.
+    pub appender: Arc<Appender>,
+}
+
+/// Folds all streams of a node's definitions.
+pub struct StreamsPart {
+    options: Options,
+    streams: Vec<Folded>,
+}
+
+struct Folded {
+    stream: Arc<Stream>,
+    plan: Arc<StreamPlan>,
+    views: Vec<Name>,
+}
+
+/// How far the views of a stream are behind what was accepted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lag {
+    /// The age of the oldest event that is not applied, as far as it is known.
+    pub behind: Duration,
+    /// Partitions that nobody works on, or that stopped: of these nothing is known.
+    pub unknown: u32,
+}
+
+impl StreamsPart {
+    /// The part for these definitions.
+    pub fn new(definitions: &Definitions, options: Options) -> Self {
+        let shards = options.store.shards();
+        let folded = |stream: &Arc<Stream>| Folded {
+            plan: Arc::new(StreamPlan::new(Arc::clone(stream), &definitions.views, shards)),
+            views: definitions
+                .views
+                .iter()
+                .filter(|view| view.from.name == stream.name)
+                .map(|view| view.name.clone())
+                .collect(),
+            stream: Arc::clone(stream),
+        };
+        StreamsPart { streams: definitions.streams.iter().map(folded).collect(), options }
+    }
+
+    fn worker(&self, folded: &Folded, index: u32) -> worker::Options {
+        let Options { log, store, runtime, entropy, appender } = self.options.clone();
+        worker::Options {
+            log,
+            store,
+            runtime,
+            entropy,
+            partition: folded.stream.partition(index),
+            pipeline: PIPELINE.clone(),
+            plan: Arc::clone(&folded.plan) as Arc<dyn Plan>,
+            appender,
+            batch: BATCH,
+            linger: LINGER,
+            yield_after: YIELD_AFTER,
+        }
+    }
+
+    fn keeper(&self, folded: &Folded) -> keeper::Keeper {
+        keeper::Keeper {
+            log: Arc::clone(&self.options.log),
+            store: Arc::clone(&self.options.store),
+            runtime: Arc::clone(&self.options.runtime),
+            stream: Arc::clone(&folded.stream),
+            views: folded.views.clone(),
+        }
+    }
+}
+
+impl Part for StreamsPart {
+    fn roles(&self) -> Vec<Role> {
+        let of_stream = |folded: &Folded| {
+            let stream = Arc::clone(&folded.stream);
+            let workers = (0..stream.partitions).map(move |index| worker_role(&stream.name, index));
+            workers.chain([Role::new(KEEPER, folded.stream.name.as_str())])
+        };
+        self.streams.iter().flat_map(of_stream).collect()
+    }
+
+    fn work(&self, tenure: Tenure) -> BoxFuture<'static, Ended> {
+        let role = tenure.role().clone();
+        let (stream, index) = match role.name().rsplit_once('/') {
+            Some((stream, index)) => (stream, index.parse().ok()),
+            None => (role.name(), None),
+        };
+        let folded = self.streams.iter().find(|folded| folded.stream.name.as_str() == stream);
+        match (folded, role.kind(), index) {
+            (Some(folded), WORKER, Some(index)) => {
+                worker::run(self.worker(folded, index), tenure).boxed()
+            }
+            (Some(folded), KEEPER, None) => self.keeper(folded).run(tenure).boxed(),
+            _ => async move {
+                Ended::Yielded { reason: format!("this node does not know the work of {role}") }
+            }
+            .boxed(),
+        }
+    }
+}
+
+impl fmt::Debug for StreamsPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&Name> = self.streams.iter().map(|folded| &folded.stream.name).collect();
+        f.debug_struct("StreamsPart").field("streams", &names).finish_non_exhaustive()
+    }
+}
+
+fn worker_role(stream: &Name, index: u32) -> Role {
+    Role::new(WORKER, &format!("{stream}/{index}"))
+}
+
+impl Lag {
+    /// What the cluster's roles say of a stream.
+    pub fn of(stream: &Stream, status: &ClusterStatus) -> Lag {
+        let mut lag = Lag::default();
+        for index in 0..stream.partitions {
+            let role = worker_role(&stream.name, index);
+            let known = status.roles.iter().find(|known| known.role == role);
+            match known.and_then(|role| role.lag.filter(|_| role.stopped.is_none())) {
+                Some(millis) => lag.behind = lag.behind.max(Duration::from_millis(millis)),
+                None => lag.unknown += 1,
+            }
+        }
+        lag
+    }
+}

@@ -1,0 +1,188 @@
+//! What a query found, and how it is written: JSON, CSV, or a shape of the view's own.
+
+use crate::value::{Kind, Value, push_json_text};
+use crate::view::{Answer, Shown, View};
+
+/// The answer to a query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// Whether one group was asked for.
+    pub single: bool,
+    /// The groups, ordered by their fields.
+    pub rows: Vec<Row>,
+    /// Where to go on, if there is more.
+    pub next: Option<String>,
+}
+
+/// One group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The values of the fields of `by`.
+    pub group: Vec<Value>,
+    /// What is kept of it.
+    pub outcome: Outcome,
+    /// Whether its set has members that are not shown.
+    pub more: bool,
+}
+
+/// What is kept of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// A value; none where nothing was ever seen.
+    Value(Option<Value>),
+    /// The members of a set.
+    Members(Vec<Value>),
+}
+
+impl Page {
+    /// The answer as JSON, in its usual form.
+    pub fn json(&self, view: &View) -> String {
+        let mut text = String::from("{\"view\":");
+        push_json_text(&mut text, view.name.as_str());
+        match &self.rows[..] {
+            [row] if self.single => {
+                text.push(',');
+                row.write_json(view, &mut text);
+                // Only a set that is too large for one answer has more.
+                if self.next.is_some() {
+                    self.write_next(&mut text);
+                }
+            }
+            rows => {
+                text.push_str(",\"groups\":[");
+                for (at, row) in rows.iter().enumerate() {
+                    text.push_str(if at > 0 { ",{" } else { "{" });
+                    row.write_json(view, &mut text);
+                    if row.more {
+                        text.push_str(",\"more\":true");
+                    }
+                    text.push('}');
+                }
+                text.push(']');
+                self.write_next(&mut text);
+            }
+        }
+        text.push('}');
+        text
+    }
+
+    fn write_next(&self, text: &mut String) {
+        text.push_str(",\"next\":");
+        match &self.next {
+            Some(next) => push_json_text(text, next),
+            None => text.push_str("null"),
+        }
+    }
+
+    /// The answer in the shape that the view's routes have; several groups have their usual form.
+    pub fn shaped(&self, view: &View, answer: &Answer) -> String {
+        let (true, [row]) = (self.single, &self.rows[..]) else { return self.json(view) };
+        let mut text = String::new();
+        match answer {
+            Answer::Bare => row.outcome.write_json(view.aggregate.kind(), &mut text),
+            Answer::Object(names) => {
+                text.push('{');
+                for (at, (name, shown)) in names.iter().enumerate() {
+                    if at > 0 {
+                        text.push(',');
+                    }
+                    push_json_text(&mut text, name);
+                    text.push(':');
+                    match shown {
+                        Shown::Value => row.outcome.write_json(view.aggregate.kind(), &mut text),
+                        Shown::Group(at) => {
+                            row.group[*at].write_json(view.by[*at].expression.kind(), &mut text);
+                        }
+                    }
+                }
+                text.push('}');
+            }
+        }
+        text
+    }
+
+    /// The groups as CSV (RFC 4180), with a line of names.
+    pub fn csv(&self, view: &View) -> String {
+        let names = view.by.iter().map(|field| quoted(&field.name));
+        let mut text = line(names.chain(["value".into()]));
+        for row in &self.rows {
+            let kinds = view.kinds();
+            let values =
+                row.group.iter().zip(kinds).map(|(value, kind)| quoted(&value.shown(kind)));
+            let outcome = quoted(&row.outcome.csv(view.aggregate.kind()));
+            text.push_str(&line(values.chain([outcome])));
+        }
+        text
+    }
+}
+
+impl Row {
+    fn write_json(&self, view: &View, text: &mut String) {
+        text.push_str("\"group\":");
+        text.push_str(&group_json(view, &self.group));
+        text.push_str(",\"value\":");
+        self.outcome.write_json(view.aggregate.kind(), text);
+    }
+}
+
+impl Outcome {
+    fn write_json(&self, kind: Kind, text: &mut String) {
+        match self {
+            Outcome::Value(Some(value)) => value.write_json(kind, text),
+            Outcome::Value(None) => text.push_str("null"),
+            Outcome::Members(members) => {
+                text.push('[');
+                for (at, member) in members.iter().enumerate() {
+                    if at > 0 {
+                        text.push(',');
+                    }
+                    member.write_json(kind, text);
+                }
+                text.push(']');
+            }
+        }
+    }
+
+    /// A value plainly, a set as JSON.
+    fn csv(&self, kind: Kind) -> String {
+        match self {
+            Outcome::Value(value) => {
+                value.as_ref().map_or_else(String::new, |value| value.shown(kind))
+            }
+            Outcome::Members(_) => {
+                let mut text = String::new();
+                self.write_json(kind, &mut text);
+                text
+            }
+        }
+    }
+}
+
+/// A group as a JSON object.
+pub fn group_json(view: &View, group: &[Value]) -> String {
+    let mut text = String::from("{");
+    for (at, (field, value)) in view.by.iter().zip(group).enumerate() {
+        if at > 0 {
+            text.push(',');
+        }
+        push_json_text(&mut text, &field.name);
+        text.push(':');
+        value.write_json(field.expression.kind(), &mut text);
+    }
+    text.push('}');
+    text
+}
+
+fn line(values: impl Iterator<Item = String>) -> String {
+    let mut text = values.collect::<Vec<_>>().join(",");
+    text.push_str("\r\n");
+    text
+}
+
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\r', '\n']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
