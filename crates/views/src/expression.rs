@@ -249,7 +249,8 @@ fn kind_of(value: &Value) -> Kind {
 }
 
 fn operands(operator: &str, kinds: &[Kind]) -> ExpressionError {
-    let operator = operator.trim_matches('_').replace("_:_", ":");
+    // The parser calls them `_+_`, `!_`, `_?_:_`.
+    let operator = operator.replace('_', "").replace("@in", "in");
     let kinds: Vec<String> = kinds.iter().map(Kind::to_string).collect();
     ExpressionError::Operands { operator: format!("'{operator}'"), operands: kinds.join(" and ") }
 }
