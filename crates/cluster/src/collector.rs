@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -62,6 +64,12 @@ impl Collector {
     /// Has these records appended, all in one frame, together with what others submit. Returns when they
     /// are durable. If the caller goes away, they are appended nevertheless.
     pub async fn submit(&self, at: &Partition, records: Vec<Bytes>) -> Result<Place, AppendError> {
+        self.enqueue(at, records)?.await
+    }
+
+    /// As [`submit`](Collector::submit), for a caller with more to come: the records have their place in
+    /// the order when this returns, and are durable when the answer has come.
+    pub fn enqueue(&self, at: &Partition, records: Vec<Bytes>) -> Result<Appending, AppendError> {
         let bytes = weigh(&records)?;
         let (answer, answered) = oneshot::channel();
         let line = Arc::clone(self.0.lines.lock().entry(at.clone()).or_default());
@@ -79,10 +87,23 @@ impl Collector {
                 drop(self.0.runtime.start("collector", sending.boxed()));
             }
         }
-        answered.await.unwrap_or_else(|_| {
+        Ok(Appending(answered))
+    }
+}
+
+/// Records on their way into the log.
+#[derive(Debug)]
+pub struct Appending(oneshot::Receiver<Result<Place, AppendError>>);
+
+impl Future for Appending {
+    type Output = Result<Place, AppendError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let answered = ready!(Pin::new(&mut self.0).poll(context));
+        Poll::Ready(answered.unwrap_or_else(|_| {
             let fault = "the node stopped before the log answered";
             Err(AppendError::Unknown(Fault::Retryable(fault.into())))
-        })
+        }))
     }
 }
 

@@ -34,7 +34,7 @@ pub mod tenure;
 pub mod worker;
 
 pub use appender::{Appender, Place};
-pub use collector::Collector;
+pub use collector::{Appending, Collector};
 pub use drain::{DrainError, request_drain};
 pub use join::JoinError;
 pub use lease::{Holder, Lease};

@@ -39,6 +39,8 @@ pub(crate) struct GuardedBody {
     bytes_left: u64,
     patience: Duration,
     patience_left: Duration,
+    /// Whether the patience is for each wait, not for all of them together.
+    renewed: bool,
     wait: Option<Wait>,
 }
 
@@ -86,9 +88,16 @@ impl GuardedBody {
             bytes_left: max_bytes,
             patience,
             patience_left: patience,
+            renewed: false,
             wait: None,
         };
         (body, note)
+    }
+
+    /// A body of any length, for a handler that takes it in bounded pieces: only a silence ends it.
+    pub(crate) fn streamed(inner: Body, patience: Duration) -> (GuardedBody, FaultNote) {
+        let (body, note) = GuardedBody::new(inner, u64::MAX, patience);
+        (GuardedBody { renewed: true, ..body }, note)
     }
 
     fn fail(&self, fault: BodyFault) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
@@ -119,7 +128,9 @@ impl http_body::Body for GuardedBody {
             ready!(self.poll_patience(cx));
             return self.fail(BodyFault::Slow(self.patience));
         };
-        if let Some(wait) = self.wait.take() {
+        if let Some(wait) = self.wait.take()
+            && !self.renewed
+        {
             self.patience_left = self.patience_left.saturating_sub(wait.since.elapsed());
         }
         let Some(Ok(frame)) = &next else {

@@ -15,6 +15,7 @@ use crate::body::{BodyFault, GuardedBody};
 use crate::limits::Limits;
 use crate::metrics::HttpMetrics;
 use crate::problem::Problem;
+use crate::streams;
 use crate::tokens::Tokens;
 
 /// Probes of load balancers and orchestrators carry no token, and what they learn is harmless.
@@ -35,25 +36,29 @@ pub(crate) async fn pass(State(door): State<Door>, request: Request, next: Next)
     let began = Instant::now();
     let method = request.method().clone();
     let matched = request.extensions().get::<MatchedPath>().cloned();
-    let response = door.answer(request, next).await;
+    let streamed = streams::takes_any_length(&request, matched.as_ref());
+    let response = door.answer(request, next, streamed).await;
     let route = matched.as_ref().map_or(UNMATCHED, MatchedPath::as_str);
     door.metrics.answered(route, &method, response.status(), began.elapsed());
     response
 }
 
 impl Door {
-    async fn answer(&self, request: Request, next: Next) -> Response {
+    async fn answer(&self, request: Request, next: Next, streamed: bool) -> Response {
         if !OPEN_TO_ALL.contains(&request.uri().path())
             && let Err(refusal) = self.tokens.admit(request.headers())
         {
             return refusal.into_response();
         }
         // A declared length beyond the bound is refused before a byte of the body is read.
-        if request.body().size_hint().lower() > self.limits.max_body {
+        if !streamed && request.body().size_hint().lower() > self.limits.max_body {
             return BodyFault::TooLarge(self.limits.max_body).problem().into_response();
         }
         let (head, body) = request.into_parts();
-        let (body, note) = GuardedBody::new(body, self.limits.max_body, self.limits.body);
+        let (body, note) = match streamed {
+            true => GuardedBody::streamed(body, self.limits.body),
+            false => GuardedBody::new(body, self.limits.max_body, self.limits.body),
+        };
         let request = Request::from_parts(head, Body::new(body));
         let response = catch_panic(next.run(request)).await;
         match note.fault() {

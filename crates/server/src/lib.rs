@@ -20,7 +20,9 @@ mod problem;
 mod routes;
 mod serve;
 mod socket;
+pub mod streams;
 mod tokens;
+pub mod views;
 
 pub use axum;
 pub use prometheus_client;

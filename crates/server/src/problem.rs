@@ -1,5 +1,7 @@
 //! Error answers: RFC 9457 `application/problem+json`, the only form in which this server says no.
 
+use std::time::Duration;
+
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -13,6 +15,7 @@ pub struct Problem {
     kind: &'static str,
     detail: String,
     close: bool,
+    retry_after: Option<Duration>,
 }
 
 #[derive(Serialize)]
@@ -27,12 +30,18 @@ impl Problem {
     /// `kind` names the problem for programs, in words joined by hyphens; it becomes
     /// `urn:consort:problem:<kind>`.
     pub fn new(status: StatusCode, kind: &'static str, detail: impl Into<String>) -> Problem {
-        Problem { status, kind, detail: detail.into(), close: false }
+        Problem { status, kind, detail: detail.into(), close: false, retry_after: None }
     }
 
     /// The connection ends with this answer: what the client still sends would not be understood.
     pub fn closing(mut self) -> Problem {
         self.close = true;
+        self
+    }
+
+    /// The same request may succeed after this time.
+    pub fn retry_after(mut self, time: Duration) -> Problem {
+        self.retry_after = Some(time);
         self
     }
 
@@ -81,6 +90,11 @@ impl IntoResponse for Problem {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
         if self.close {
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        if let Some(time) = self.retry_after {
+            // Whole seconds, never none: a client that came back at once would be refused again.
+            let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds.max(1)));
         }
         response
     }

@@ -17,6 +17,7 @@ pub mod rejects;
 pub mod route;
 pub mod schema;
 pub mod stream;
+pub mod tallies;
 pub mod value;
 pub mod view;
 
@@ -32,5 +33,6 @@ pub use rejects::Rejected;
 pub use route::{Method, Route, RouteError};
 pub use schema::{Field, Rejection, Schema, Unknown};
 pub use stream::Stream;
+pub use tallies::Tallies;
 pub use value::{FieldType, Kind, TypeError, Value};
 pub use view::{Aggregate, Answer, GroupField, View};

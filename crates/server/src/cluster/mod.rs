@@ -101,7 +101,7 @@ impl Cluster {
     }
 
     /// The cluster as it was a moment ago.
-    async fn recent(&self) -> Result<Arc<ClusterStatus>, Problem> {
+    pub(crate) async fn recent(&self) -> Result<Arc<ClusterStatus>, Problem> {
         let now = Instant::now();
         self.look(now.checked_sub(FRESH_FOR).unwrap_or(now)).await
     }

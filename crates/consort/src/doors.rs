@@ -1,0 +1,58 @@
+//! The ways in and out of a node's streams and views, over HTTP.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use consort_cluster::Collector;
+use consort_server::axum::Router;
+use consort_server::streams::{self, Streams};
+use consort_server::views::{self, Paths, Views};
+use consort_server::{Cluster, GateKind, Metrics};
+use consort_views::Definitions;
+
+use crate::ground::Ground;
+
+/// How long the first record of a frame waits for others: short beside an fsync or a confirm, and long
+/// enough that requests which arrive together share one.
+const COLLECT_FOR: Duration = Duration::from_millis(1);
+
+/// Streams in, views out.
+#[derive(Debug)]
+pub(crate) struct Doors {
+    streams: Streams,
+    views: Views,
+}
+
+impl Doors {
+    pub(crate) fn new(
+        definitions: &Arc<Definitions>,
+        gates: BTreeMap<String, GateKind>,
+        ground: &Ground,
+        cluster: &Cluster,
+        metrics: &mut Metrics,
+    ) -> Doors {
+        let (appender, runtime) = (Arc::clone(&ground.appender), Arc::clone(&ground.runtime));
+        let streams = Streams::new(streams::Options {
+            definitions,
+            gates,
+            collector: Collector::new(appender, runtime, COLLECT_FOR),
+            entropy: Arc::clone(&ground.entropy),
+            metrics,
+        });
+        let views = Views::new(views::Options {
+            definitions: Arc::clone(definitions),
+            store: Arc::clone(&ground.store),
+            runtime: Arc::clone(&ground.runtime),
+            cluster: cluster.clone(),
+            streams: streams.clone(),
+            metrics,
+        });
+        Doors { streams, views }
+    }
+
+    pub(crate) fn routes(&self) -> Router {
+        let mut paths = Paths::default();
+        self.streams.routes(&mut paths).merge(self.views.routes(&mut paths))
+    }
+}

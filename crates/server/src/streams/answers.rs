@@ -1,0 +1,170 @@
+//! What the door of the streams answers.
+
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use consort_cluster::Place;
+use consort_kernel::AppendError;
+use consort_views::Position;
+use serde::Serialize;
+use std::time::Duration;
+
+use crate::gate::Refused;
+use crate::problem::Problem;
+
+/// Where an answer says what a query can wait for.
+pub(crate) const POSITION: HeaderName = HeaderName::from_static("consort-position");
+
+/// Longer positions stand in the body alone: many clients take heads of 8 KiB.
+const POSITION_MOST: usize = 4 * 1024;
+
+/// How many rejections are listed; all are counted.
+const LISTED_MOST: usize = 100;
+
+/// When a client whose event could not be appended should try again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// One event was accepted.
+pub(super) fn accepted(place: Place) -> Response {
+    let mut response = (StatusCode::CREATED, "{\"accepted\":1}").into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if let Ok(position) = HeaderValue::try_from(Position::of([place]).to_string()) {
+        headers.insert(POSITION, position);
+    }
+    response
+}
+
+/// The gate did not let the request in.
+pub(super) fn refused(refused: Refused) -> Problem {
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", refused.to_string())
+        .retry_after(refused.retry_after)
+}
+
+/// A valid event could not be appended, or not for certain.
+pub(super) fn not_appended(error: &AppendError) -> Problem {
+    match error {
+        AppendError::Refused(refusal) => {
+            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "event-too-large", refusal.to_string())
+        }
+        AppendError::Unknown(fault) => Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "outcome-unknown",
+            format!(
+                "it is not known whether the event was stored: {fault}; sent again with the same \
+                 'Idempotency-Key' or id it counts once"
+            ),
+        )
+        .retry_after(RETRY_AFTER),
+        AppendError::Engine(fault) => Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "not-stored",
+            format!("the event was not stored: {fault}; send it again"),
+        )
+        .retry_after(RETRY_AFTER),
+    }
+}
+
+/// The answer to several events, while it is being made.
+#[derive(Debug)]
+pub(super) struct Bulk {
+    /// What one of them is called: a line, or an event of a list.
+    unit: &'static str,
+    /// How many were begun.
+    seen: u64,
+    rejected: u64,
+    listed: Vec<(u64, String)>,
+}
+
+/// What became of the good ones.
+#[derive(Debug, Default)]
+pub(super) struct Appended {
+    pub(super) accepted: u64,
+    pub(super) places: Vec<Place>,
+    /// Why not all of them were, and how many may or may not be there.
+    pub(super) failure: Option<Problem>,
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    accepted: u64,
+    rejected: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    rejections: Vec<serde_json::Value>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    position: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    r#type: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<String>,
+}
+
+impl Bulk {
+    pub(super) fn new(unit: &'static str) -> Bulk {
+        Bulk { unit, seen: 0, rejected: 0, listed: Vec::new() }
+    }
+
+    /// The next one, numbered from 1.
+    pub(super) fn begin(&mut self) {
+        self.seen += 1;
+    }
+
+    /// The one begun last is not taken.
+    pub(super) fn reject(&mut self, reason: String) {
+        self.rejected += 1;
+        if self.listed.len() < LISTED_MOST {
+            self.listed.push((self.seen, reason));
+        }
+    }
+
+    /// 201 if any was accepted and all the good ones are stored; 400 if none was good; else what failed.
+    pub(super) fn answer(self, appended: Appended) -> Response {
+        let Appended { accepted, places, failure } = appended;
+        let position = Position::of(places).to_string();
+        let (status, kind, detail) = match &failure {
+            Some(problem) => {
+                let detail =
+                    format!("{} of the events were stored; then: {}", accepted, problem.detail());
+                (problem.status(), Some("urn:consort:problem:not-all-stored"), Some(detail))
+            }
+            None if accepted == 0 && self.rejected > 0 => {
+                let detail = format!("none of the {}s is a valid event", self.unit);
+                (StatusCode::BAD_REQUEST, Some("urn:consort:problem:invalid-event"), Some(detail))
+            }
+            None => (StatusCode::CREATED, None, None),
+        };
+        let rejection =
+            |(at, reason): &(u64, String)| serde_json::json!({self.unit: at, "reason": reason});
+        let answer = Answer {
+            accepted,
+            rejected: self.rejected,
+            rejections: self.listed.iter().map(rejection).collect(),
+            position: &position,
+            r#type: kind,
+            title: kind.and(status.canonical_reason()),
+            status: kind.map(|_| status.as_u16()),
+            detail,
+        };
+        let media_type = match kind {
+            Some(_) => "application/problem+json",
+            None => "application/json",
+        };
+        let body = serde_json::to_vec(&answer).unwrap_or_default();
+        let mut response = (status, body).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+        if !position.is_empty()
+            && position.len() <= POSITION_MOST
+            && let Ok(position) = HeaderValue::try_from(position)
+        {
+            headers.insert(POSITION, position);
+        }
+        if failure.is_some() {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER.as_secs()));
+        }
+        response
+    }
+}

@@ -1,0 +1,231 @@
+//! Many events in one request: taken as they come, appended in large steps, bounded in memory.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::Response;
+use consort_cluster::{Appending, Place};
+use consort_kernel::AppendError;
+use consort_views::{Event, Position};
+use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use tokio::time::{Instant, timeout};
+
+use super::answers::{self, Appended, Bulk};
+use super::lines::{Line, Lines};
+use super::post::unreadable;
+use super::sorted::Sorted;
+use super::{Entrance, POST_WITHIN};
+use crate::gate::{Gate, Pass};
+use crate::problem::Problem;
+
+/// Records are sent when there are this many bytes of them: frames of a useful size for each partition.
+const STEP_BYTES: usize = 512 * 1024;
+
+/// And this many at most, so that the gate is asked in steps.
+const STEP_RECORDS: u64 = 50_000;
+
+/// Bytes of one request that may be on their way into the log while more is read.
+const IN_FLIGHT_BYTES: usize = 4 << 20;
+
+/// A client that pauses has what it sent appended after this time.
+const IDLE: Duration = Duration::from_millis(20);
+
+/// How long to wait when the gate refuses, before it is asked again: a request that streams is slowed down
+/// rather than broken off.
+const PAUSE_MOST: Duration = Duration::from_millis(500);
+
+/// Events of one request on their way into the log.
+pub(super) struct Intake<'a> {
+    entrance: &'a Entrance,
+    sorted: Sorted,
+    steps: FuturesUnordered<BoxFuture<'static, Step>>,
+    in_flight: usize,
+    appended: Appended,
+}
+
+/// What became of the records that were sent together.
+struct Step {
+    bytes: usize,
+    /// For each partition, how many records it was sent, and what the log said.
+    settled: Vec<(u64, Result<Place, AppendError>)>,
+    /// Held until now. How long such a step takes says little of the posts of single events, so it is given
+    /// back without a word.
+    _pass: Pass,
+}
+
+impl<'a> Intake<'a> {
+    pub(super) fn new(entrance: &'a Entrance) -> Self {
+        Intake {
+            sorted: Sorted::new(entrance.stream.partitions),
+            entrance,
+            steps: FuturesUnordered::new(),
+            in_flight: 0,
+            appended: Appended::default(),
+        }
+    }
+
+    pub(super) fn take(&mut self, mut event: Event) {
+        let stream = &self.entrance.stream;
+        event.id = stream.id_in(&event);
+        let record = event.encode();
+        self.sorted.push(stream.partition_for(&event, &record), record);
+    }
+
+    /// Whether it is time to send.
+    pub(super) fn is_full(&self) -> bool {
+        self.sorted.bytes >= STEP_BYTES || self.sorted.records >= STEP_RECORDS
+    }
+
+    fn has_failed(&self) -> bool {
+        self.appended.failure.is_some()
+    }
+
+    /// Sends what was taken, and waits only while too much is on its way.
+    pub(super) async fn flush(&mut self) {
+        if self.sorted.records == 0 || self.has_failed() {
+            return;
+        }
+        let pass = match enter(&self.entrance.gate, self.sorted.records).await {
+            Ok(pass) => pass,
+            Err(problem) => {
+                self.appended.failure = Some(problem);
+                return;
+            }
+        };
+        self.send(pass);
+        while self.in_flight > IN_FLIGHT_BYTES
+            && let Some(step) = self.steps.next().await
+        {
+            self.settle(step);
+        }
+    }
+
+    fn send(&mut self, pass: Pass) {
+        let Entrance { stream, collector, .. } = self.entrance;
+        let bytes = self.sorted.bytes;
+        let sent: Vec<(u64, Result<Appending, AppendError>)> = self
+            .sorted
+            .take()
+            .into_iter()
+            .map(|(index, records)| {
+                let count = records.len() as u64;
+                (count, collector.enqueue(&stream.partition(index), records))
+            })
+            .collect();
+        self.in_flight += bytes;
+        self.steps.push(Box::pin(step(sent, bytes, pass)));
+    }
+
+    fn settle(&mut self, step: Step) {
+        self.in_flight -= step.bytes;
+        for (records, result) in step.settled {
+            match result {
+                Ok(place) => {
+                    self.entrance.metrics.accepted.inc_by(records);
+                    self.appended.accepted += records;
+                    self.appended.places.push(place);
+                }
+                Err(error) => {
+                    self.entrance.metrics.unappended.inc_by(records);
+                    let problem = answers::not_appended(&error);
+                    self.appended.failure.get_or_insert(problem);
+                }
+            }
+        }
+        // Of many places the last of each partition counts.
+        if self.appended.places.len() > 4 * self.entrance.stream.partitions as usize {
+            let places = std::mem::take(&mut self.appended.places);
+            self.appended.places = Position::of(places).places().to_vec();
+        }
+    }
+
+    /// Sends the rest and waits until all of it is answered.
+    pub(super) async fn finish(mut self) -> Appended {
+        self.flush().await;
+        while let Some(step) = self.steps.next().await {
+            self.settle(step);
+        }
+        self.appended
+    }
+}
+
+/// Asks the gate until it lets these records in, or the time of a post is over.
+async fn enter(gate: &Gate, records: u64) -> Result<Pass, Problem> {
+    let deadline = Instant::now() + POST_WITHIN;
+    loop {
+        let refused = match gate.enter(records, deadline).await {
+            Ok(pass) => return Ok(pass),
+            Err(refused) => refused,
+        };
+        let pause = refused.retry_after.min(PAUSE_MOST);
+        if Instant::now() + pause >= deadline {
+            return Err(answers::refused(refused));
+        }
+        tokio::time::sleep(pause).await;
+    }
+}
+
+async fn step(sent: Vec<(u64, Result<Appending, AppendError>)>, bytes: usize, pass: Pass) -> Step {
+    let mut settled = Vec::with_capacity(sent.len());
+    for (records, appending) in sent {
+        let result = match appending {
+            Ok(appending) => appending.await,
+            Err(error) => Err(error),
+        };
+        settled.push((records, result));
+    }
+    Step { bytes, settled, _pass: pass }
+}
+
+/// A body with one event a line.
+pub(super) async fn lines(entrance: &Entrance, body: Body) -> Result<Response, Problem> {
+    let mut body = body.into_data_stream();
+    let mut lines = Lines::default();
+    let mut intake = Intake::new(entrance);
+    let mut bulk = Bulk::new("line");
+    while !intake.has_failed() {
+        let piece = match timeout(IDLE, body.next()).await {
+            Ok(piece) => piece,
+            Err(_) => {
+                intake.flush().await;
+                body.next().await
+            }
+        };
+        let Some(piece) = piece else { break };
+        let Ok(piece) = piece else {
+            // What came before is appended; the client does not know how much, so its lines need ids.
+            intake.finish().await;
+            return Err(unreadable());
+        };
+        lines.feed(piece);
+        while let Some(line) = lines.next() {
+            take_line(entrance, line, &mut intake, &mut bulk);
+            if intake.is_full() {
+                intake.flush().await;
+            }
+        }
+    }
+    if let Some(line) = lines.last() {
+        take_line(entrance, line, &mut intake, &mut bulk);
+    }
+    Ok(bulk.answer(intake.finish().await))
+}
+
+fn take_line(entrance: &Entrance, line: Line, intake: &mut Intake<'_>, bulk: &mut Bulk) {
+    bulk.begin();
+    let reason = match line {
+        Line::TooLong => format!("the line is longer than {} bytes", super::lines::LINE_MOST),
+        Line::Whole(line) => match line.trim_ascii() {
+            // An empty line is no event, and no mistake.
+            b"" => return,
+            json => match entrance.stream.schema.take(json, &[]) {
+                Ok(event) => return intake.take(event),
+                Err(rejection) => rejection.to_string(),
+            },
+        },
+    };
+    entrance.metrics.rejected.inc();
+    bulk.reject(reason);
+}

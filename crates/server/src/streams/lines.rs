@@ -1,0 +1,109 @@
+//! Splits a body that comes in pieces into lines, in bounded memory.
+
+use bytes::{Buf, Bytes, BytesMut};
+
+/// The longest line. A longer one is skipped to its end, and told.
+pub(super) const LINE_MOST: usize = consort_kernel::limits::RECORD_BYTES;
+
+/// Where a body has been split so far.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    /// The beginning of a line whose end has not come.
+    rest: BytesMut,
+    /// What came last, and was not split yet.
+    piece: Bytes,
+    skipping: bool,
+}
+
+/// One line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    /// Its bytes, without the end of the line.
+    Whole(Bytes),
+    /// It was longer than [`LINE_MOST`].
+    TooLong,
+}
+
+impl Lines {
+    /// Takes the next piece, when [`next`](Lines::next) has no more lines.
+    pub(super) fn feed(&mut self, piece: Bytes) {
+        debug_assert!(self.piece.is_empty(), "the last piece was not used up");
+        self.piece = piece;
+    }
+
+    /// The next line that has come whole.
+    pub(super) fn next(&mut self) -> Option<Line> {
+        let Some(end) = memchr::memchr(b'\n', &self.piece) else {
+            if !self.skipping {
+                self.rest.extend_from_slice(&self.piece);
+            }
+            self.piece.clear();
+            if self.rest.len() > LINE_MOST {
+                self.rest.clear();
+                self.skipping = true;
+            }
+            return None;
+        };
+        let part = self.piece.split_to(end);
+        self.piece.advance(1);
+        if std::mem::take(&mut self.skipping) {
+            return Some(Line::TooLong);
+        }
+        // Most lines come whole, and are not copied.
+        let line = match self.rest.is_empty() {
+            true => part,
+            false => {
+                self.rest.extend_from_slice(&part);
+                self.rest.split().freeze()
+            }
+        };
+        Some(if line.len() > LINE_MOST { Line::TooLong } else { Line::Whole(line) })
+    }
+
+    /// The last line, if the body did not end with the end of a line.
+    pub(super) fn last(self) -> Option<Line> {
+        if self.skipping {
+            return Some(Line::TooLong);
+        }
+        (!self.rest.is_empty()).then(|| Line::Whole(self.rest.freeze()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(pieces: &[&[u8]]) -> Vec<Line> {
+        let mut lines = Lines::default();
+        let mut found = Vec::new();
+        for piece in pieces {
+            lines.feed(Bytes::copy_from_slice(piece));
+            found.extend(std::iter::from_fn(|| lines.next()));
+        }
+        found.extend(lines.last());
+        found
+    }
+
+    #[test]
+    fn lines_are_the_same_however_the_body_is_cut() {
+        let body = b"one\ntwo\n\nthree";
+        let whole = |text: &'static str| Line::Whole(Bytes::from_static(text.as_bytes()));
+        let expected = [whole("one"), whole("two"), whole(""), whole("three")];
+        for first in 0..body.len() {
+            for second in first..body.len() {
+                let pieces = [&body[..first], &body[first..second], &body[second..]];
+                assert_eq!(split(&pieces), expected, "cut at {first} and {second}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_skipped_and_the_next_is_found() {
+        let long = vec![b'x'; LINE_MOST / 2 + 1];
+        let found = split(&[&long, &long, b"x\nnext\n", &long, &long]);
+        let next = Line::Whole(Bytes::from_static(b"next"));
+        assert_eq!(found, [Line::TooLong, next, Line::TooLong]);
+        let at_once = [&long[..], &long, b"\n"].concat();
+        assert_eq!(split(&[&at_once]), [Line::TooLong]);
+    }
+}

@@ -1,0 +1,213 @@
+//! `POST /streams/{stream}` and the streams' own routes: one event, a list of events, or lines of them.
+
+use std::sync::Arc;
+
+use axum::body::{Body, to_bytes};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, RawPathParams, Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use consort_views::{Event, Rejection, Stream, Value};
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::answers::{self, Bulk};
+use super::bulk::{self, Intake};
+use super::{Entrance, POST_WITHIN, Streams};
+use crate::problem::Problem;
+
+/// The longest `Idempotency-Key`.
+const KEY_MOST: usize = 255;
+
+/// How a body holds its events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// One JSON object, or a list of them.
+    Json,
+    /// One JSON object a line.
+    Lines,
+}
+
+impl Form {
+    /// By the content type; `None` for one that is not taken. Without one it is JSON.
+    pub(super) fn of(headers: &HeaderMap) -> Option<Form> {
+        let Some(given) = headers.get(header::CONTENT_TYPE) else { return Some(Form::Json) };
+        let given = given.to_str().ok()?.split(';').next()?.trim();
+        let is = |names: &[&str]| names.iter().any(|name| given.eq_ignore_ascii_case(name));
+        if is(&["application/json", "text/json"]) {
+            Some(Form::Json)
+        } else if is(&["application/x-ndjson", "application/ndjson", "application/jsonl"]) {
+            Some(Form::Lines)
+        } else if is(&["application/x-www-form-urlencoded", "text/plain"]) {
+            // What curl and simple scripts say of any body they are given.
+            Some(Form::Json)
+        } else {
+            None
+        }
+    }
+}
+
+/// `POST /streams/{stream}`
+pub(super) async fn by_name(
+    State(streams): State<Streams>,
+    name: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let name = name.map_or_else(|_| String::new(), |Path(name)| name);
+    let Some(entrance) = streams.entrances().get(&name) else {
+        return Err(no_such_stream(&streams, &name));
+    };
+    let (head, body) = request.into_parts();
+    match Form::of(&head.headers) {
+        Some(Form::Json) => events(entrance, &head.headers, body, &[]).await,
+        Some(Form::Lines) => {
+            refuse_key(&head.headers)?;
+            bulk::lines(entrance, body).await
+        }
+        None => Err(Problem::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "content-type",
+            "events are taken as application/json (one, or a list) or application/x-ndjson (one a line)",
+        )),
+    }
+}
+
+/// A stream's own route: the path's fields join the body's.
+pub(super) async fn by_route(
+    State(entrance): State<Arc<Entrance>>,
+    parameters: RawPathParams,
+    request: Request,
+) -> Result<Response, Problem> {
+    let stream = &entrance.stream;
+    let preset = path_fields(stream, &parameters).map_err(|rejection| {
+        entrance.metrics.rejected.inc();
+        invalid(&rejection)
+    })?;
+    let (head, body) = request.into_parts();
+    events(&entrance, &head.headers, body, &preset).await
+}
+
+fn path_fields(
+    stream: &Stream,
+    parameters: &RawPathParams,
+) -> Result<Vec<(usize, Value)>, Rejection> {
+    let fields = stream.route.as_ref().map_or(&[][..], |route| &route.fields[..]);
+    let mut preset = Vec::with_capacity(fields.len());
+    for (field, (_, text)) in fields.iter().zip(parameters) {
+        if let Some(at) = stream.schema.find(field) {
+            preset.push((at, stream.schema.parse(at, text)?));
+        }
+    }
+    Ok(preset)
+}
+
+/// One event, or a list of them.
+async fn events(
+    entrance: &Entrance,
+    headers: &HeaderMap,
+    body: Body,
+    preset: &[(usize, Value)],
+) -> Result<Response, Problem> {
+    // The guard on the body bounds it; its own fault is told by the door.
+    let body = to_bytes(body, usize::MAX).await.map_err(|_| unreadable())?;
+    if body.trim_ascii_start().first() == Some(&b'[') {
+        refuse_key(headers)?;
+        return list(entrance, &body, preset).await;
+    }
+    let key = idempotency_key(headers)?;
+    let mut event = entrance.stream.schema.take(&body, preset).map_err(|rejection| {
+        entrance.metrics.rejected.inc();
+        invalid(&rejection)
+    })?;
+    event.id = key.or_else(|| entrance.stream.id_in(&event));
+    one(entrance, &event).await
+}
+
+async fn one(entrance: &Entrance, event: &Event) -> Result<Response, Problem> {
+    let Entrance { stream, gate, collector, metrics } = entrance;
+    let record = event.encode();
+    let partition = stream.partition(stream.partition_for(event, &record));
+    let pass = gate.enter(1, Instant::now() + POST_WITHIN).await.map_err(answers::refused)?;
+    match collector.submit(&partition, vec![record]).await {
+        Ok(place) => {
+            pass.done(1);
+            metrics.accepted.inc();
+            Ok(answers::accepted(place))
+        }
+        Err(error) => {
+            pass.failed();
+            metrics.unappended.inc();
+            Err(answers::not_appended(&error))
+        }
+    }
+}
+
+/// A list is checked event by event, as lines are.
+async fn list(
+    entrance: &Entrance,
+    body: &Bytes,
+    preset: &[(usize, Value)],
+) -> Result<Response, Problem> {
+    let items: Vec<&RawValue> = serde_json::from_slice(body).map_err(|error| {
+        entrance.metrics.rejected.inc();
+        let detail = format!("the list of events is not JSON: {error}");
+        Problem::new(StatusCode::BAD_REQUEST, "invalid-event", detail)
+    })?;
+    let mut intake = Intake::new(entrance);
+    let mut bulk = Bulk::new("event");
+    for item in items {
+        bulk.begin();
+        match entrance.stream.schema.take(item.get().as_bytes(), preset) {
+            Ok(event) => intake.take(event),
+            Err(rejection) => {
+                entrance.metrics.rejected.inc();
+                bulk.reject(rejection.to_string());
+            }
+        }
+        if intake.is_full() {
+            intake.flush().await;
+        }
+    }
+    Ok(bulk.answer(intake.finish().await).into_response())
+}
+
+/// A key tells one event from its repeats; a list of them needs an id in each.
+fn refuse_key(headers: &HeaderMap) -> Result<(), Problem> {
+    if headers.contains_key("idempotency-key") {
+        let detail = "'Idempotency-Key' goes with a single event; for several, name a field that holds each \
+                      event's id as the stream's 'id'";
+        return Err(Problem::new(StatusCode::BAD_REQUEST, "idempotency-key", detail));
+    }
+    Ok(())
+}
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    let Some(given) = headers.get("idempotency-key") else { return Ok(None) };
+    match given.to_str() {
+        Ok(key) if (1..=KEY_MOST).contains(&key.len()) => Ok(Some(key.to_owned())),
+        _ => {
+            let detail =
+                format!("'Idempotency-Key' must be 1 to {KEY_MOST} visible ASCII characters");
+            Err(Problem::new(StatusCode::BAD_REQUEST, "idempotency-key", detail))
+        }
+    }
+}
+
+fn no_such_stream(streams: &Streams, name: &str) -> Problem {
+    let known: Vec<String> = streams.entrances().keys().map(|name| format!("'{name}'")).collect();
+    let shown: String = name.chars().take(100).collect();
+    let detail = match known.is_empty() {
+        true => format!("there is no stream '{shown}': this node's config declares none"),
+        false => format!("there is no stream '{shown}'; there are {}", known.join(", ")),
+    };
+    Problem::new(StatusCode::NOT_FOUND, "no-such-stream", detail)
+}
+
+fn invalid(rejection: &Rejection) -> Problem {
+    Problem::new(StatusCode::BAD_REQUEST, "invalid-event", rejection.to_string())
+}
+
+pub(super) fn unreadable() -> Problem {
+    Problem::new(StatusCode::BAD_REQUEST, "body", "the request body ended before its end").closing()
+}

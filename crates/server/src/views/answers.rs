@@ -1,0 +1,223 @@
+//! The answers of the views.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, RawPathParams, RawQuery, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use consort_kernel::QueryError;
+use consort_views::{Lag, Page, Position, Query, QueryRefusal, View};
+use serde_json::json;
+
+use super::{AFTER_WITHIN, Views};
+use crate::problem::Problem;
+
+/// What a query waits for.
+const AFTER: HeaderName = HeaderName::from_static("consort-after");
+
+/// How far behind an answer may be, in seconds.
+const LAG: HeaderName = HeaderName::from_static("consort-lag");
+
+/// Where a CSV answer says how to go on.
+const NEXT: HeaderName = HeaderName::from_static("consort-next");
+
+/// How many lines of a reject list are shown of each shard.
+const REJECTS_SHOWN: usize = 100;
+
+/// One route of a view.
+#[derive(Clone)]
+pub(super) struct Routed {
+    pub(super) views: Views,
+    pub(super) view: Arc<View>,
+    /// Which of its routes.
+    pub(super) at: usize,
+}
+
+/// `GET /views`
+pub(super) async fn list(State(views): State<Views>) -> Json<serde_json::Value> {
+    let shown = |view: &Arc<View>| {
+        let by: Vec<&str> = view.by.iter().map(|field| field.name.as_str()).collect();
+        let of: Vec<&str> = view.aggregate.expressions().iter().map(|e| e.text()).collect();
+        let routes: Vec<String> = view.routes.iter().map(ToString::to_string).collect();
+        json!({
+            "view": view.name.as_str(),
+            "from": view.from.name.as_str(),
+            "by": by,
+            "aggregate": view.aggregate.name(),
+            "of": of,
+            "where": view.condition.as_ref().map(|condition| condition.text()),
+            "routes": routes,
+        })
+    };
+    let all: Vec<serde_json::Value> = views.0.views.values().map(shown).collect();
+    Json(json!({ "views": all }))
+}
+
+/// `GET /views/{view}`
+pub(super) async fn by_name(
+    State(views): State<Views>,
+    name: Result<Path<String>, PathRejection>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let view = views.view(name)?;
+    let parameters = parameters(query.as_deref());
+    let given = parameters.iter().map(|(name, value)| (&name[..], &value[..]));
+    let query = Query::new(&view, given).map_err(|refusal| refused(&refusal))?;
+    views.answer(&query, &headers, Page::json).await
+}
+
+/// A view's own route.
+pub(super) async fn by_route(
+    State(Routed { views, view, at }): State<Routed>,
+    path: RawPathParams,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let parameters = parameters(query.as_deref());
+    let fields =
+        view.routes[at].fields.iter().zip(&path).map(|(field, (_, value))| (&field[..], value));
+    let given = parameters.iter().map(|(name, value)| (&name[..], &value[..]));
+    let query = Query::new(&view, fields.chain(given)).map_err(|refusal| refused(&refusal))?;
+    let write = |page: &Page, view: &View| match &view.answer {
+        Some(answer) => page.shaped(view, answer),
+        None => page.json(view),
+    };
+    views.answer(&query, &headers, write).await
+}
+
+/// `GET /views/{view}/rejects`
+pub(super) async fn rejects(
+    State(views): State<Views>,
+    name: Result<Path<String>, PathRejection>,
+) -> Result<Response, Problem> {
+    let view = views.view(name)?;
+    let lines = consort_views::rejects::newest(&*views.0.store, &view, REJECTS_SHOWN).await;
+    let lines = lines.map_err(|error| {
+        let detail = format!("the list could not be read: {error}; ask again");
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "store-failed", detail)
+    })?;
+    Ok(Json(json!({"view": view.name.as_str(), "rejects": lines})).into_response())
+}
+
+impl Views {
+    fn view(&self, name: Result<Path<String>, PathRejection>) -> Result<Arc<View>, Problem> {
+        let name = name.map_or_else(|_| String::new(), |Path(name)| name);
+        self.0.views.get(&name).cloned().ok_or_else(|| {
+            let known: Vec<String> = self.0.views.keys().map(|name| format!("'{name}'")).collect();
+            let shown: String = name.chars().take(100).collect();
+            let detail = match known.is_empty() {
+                true => format!("there is no view '{shown}': this node's config declares none"),
+                false => format!("there is no view '{shown}'; there are {}", known.join(", ")),
+            };
+            Problem::new(StatusCode::NOT_FOUND, "no-such-view", detail)
+        })
+    }
+
+    async fn answer(
+        &self,
+        query: &Query,
+        headers: &HeaderMap,
+        write: impl FnOnce(&Page, &View) -> String,
+    ) -> Result<Response, Problem> {
+        self.wait_for(headers).await?;
+        // Heard before the answer is read, so that the answer is no older than it says.
+        let lag = self.0.lags.of(query.view().from.name.as_str());
+        let page = query.answer(&*self.0.store).await.map_err(|error| store_failed(&error))?;
+        let csv = wants_csv(headers);
+        let (body, media_type) = match csv {
+            true => (page.csv(query.view()), "text/csv; charset=utf-8; header=present"),
+            false => (write(&page, query.view()), "application/json"),
+        };
+        let mut response = body.into_response();
+        let answer = response.headers_mut();
+        answer.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+        answer.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Ok(lag) = HeaderValue::try_from(lag_text(lag)) {
+            answer.insert(LAG, lag);
+        }
+        if csv && let Some(Ok(next)) = page.next.map(HeaderValue::try_from) {
+            answer.insert(NEXT, next);
+        }
+        Ok(response)
+    }
+
+    /// Waits until what the client wrote before is applied, if it asks for that.
+    async fn wait_for(&self, headers: &HeaderMap) -> Result<(), Problem> {
+        let Some(given) = headers.get(AFTER) else { return Ok(()) };
+        let bad = |detail: String| Problem::new(StatusCode::BAD_REQUEST, "position", detail);
+        let given = given.to_str().map_err(|_| bad("'Consort-After' is not ASCII text".into()))?;
+        let position: Position =
+            given.parse().map_err(|error| bad(format!("'Consort-After': {error}")))?;
+        for place in position.places() {
+            let name = place.partition.stream.as_str();
+            let stream = self.0.definitions.stream(name);
+            if stream.is_none_or(|stream| place.partition.index >= stream.partitions) {
+                return Err(bad(format!(
+                    "'Consort-After': there is no partition '{}'",
+                    place.partition
+                )));
+            }
+        }
+        let reached = position.reached(&*self.0.store, &*self.0.runtime, AFTER_WITHIN).await;
+        match reached {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                let detail = format!(
+                    "the views have not come as far as the position within {AFTER_WITHIN:?}; ask again"
+                );
+                let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "not-reached", detail);
+                Err(problem.retry_after(std::time::Duration::from_secs(1)))
+            }
+            Err(error) => {
+                let detail = format!("the position could not be looked for: {error}; ask again");
+                Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "store-failed", detail))
+            }
+        }
+    }
+}
+
+/// Seconds, and of how many partitions nothing is known.
+fn lag_text(lag: Option<Lag>) -> String {
+    match lag {
+        None => "unknown".into(),
+        Some(Lag { behind, unknown: 0 }) => format!("{:.3}", behind.as_secs_f64()),
+        Some(Lag { behind, unknown }) => {
+            format!("{:.3}; unknown-partitions={unknown}", behind.as_secs_f64())
+        }
+    }
+}
+
+fn parameters(query: Option<&str>) -> Vec<(String, String)> {
+    let parsed = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+    parsed.map(|(name, value)| (name.into_owned(), value.into_owned())).collect()
+}
+
+/// Whether CSV is named in `Accept` before JSON.
+fn wants_csv(headers: &HeaderMap) -> bool {
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    let types = accept
+        .unwrap_or_default()
+        .split(',')
+        .map(|one| one.split(';').next().unwrap_or_default().trim());
+    types
+        .filter_map(|one| match one {
+            "text/csv" => Some(true),
+            "application/json" | "*/*" => Some(false),
+            _ => None,
+        })
+        .next()
+        .unwrap_or(false)
+}
+
+fn refused(refusal: &QueryRefusal) -> Problem {
+    Problem::new(StatusCode::BAD_REQUEST, "invalid-query", refusal.to_string())
+}
+
+fn store_failed(error: &QueryError) -> Problem {
+    let detail = format!("the view could not be read: {error}; ask again");
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "store-failed", detail)
+        .retry_after(std::time::Duration::from_secs(1))
+}

@@ -1,0 +1,90 @@
+//! The views over HTTP: queries by name and by the views' own routes, and how far they are behind.
+
+mod answers;
+mod lag;
+mod metrics;
+mod paths;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::get;
+use consort_cluster::Runtime;
+use consort_kernel::Store;
+use consort_views::{Definitions, View};
+
+use crate::cluster::Cluster;
+use crate::metrics::Metrics;
+use crate::streams::Streams;
+use lag::Lags;
+pub use paths::Paths;
+
+/// How long a query waits for its position: as long as the slowest answer that is still worth having.
+pub(crate) const AFTER_WITHIN: Duration = Duration::from_secs(10);
+
+/// What the queries need.
+#[derive(Debug)]
+pub struct Options<'a> {
+    /// The views.
+    pub definitions: Arc<Definitions>,
+    /// Where they are kept.
+    pub store: Arc<dyn Store>,
+    /// Timers.
+    pub runtime: Arc<dyn Runtime>,
+    /// Where the lag is known from.
+    pub cluster: Cluster,
+    /// Whose gates are told the lag.
+    pub streams: Streams,
+    /// Where the figures of the views are shown.
+    pub metrics: &'a mut Metrics,
+}
+
+/// The views over HTTP; all clones are of the same ones.
+#[derive(Clone)]
+pub struct Views(Arc<Shared>);
+
+struct Shared {
+    views: BTreeMap<String, Arc<View>>,
+    definitions: Arc<Definitions>,
+    store: Arc<dyn Store>,
+    runtime: Arc<dyn Runtime>,
+    lags: Lags,
+}
+
+impl Views {
+    /// Begins to follow the lag of all streams, for as long as a clone of this lives. Must be called
+    /// within a tokio runtime.
+    pub fn new(options: Options<'_>) -> Views {
+        let Options { definitions, store, runtime, cluster, streams, metrics } = options;
+        let views = definitions.views.iter().map(|view| (view.name.to_string(), Arc::clone(view)));
+        let views = views.collect();
+        let lags = Lags::follow(&definitions, cluster, streams);
+        metrics::register(metrics, &definitions, &store, &lags);
+        Views(Arc::new(Shared { views, definitions, store, runtime, lags }))
+    }
+
+    /// `/views`, what is below it, and the views' own routes.
+    pub fn routes(&self, paths: &mut Paths) -> Router {
+        let mut routes = Router::new()
+            .route("/views", get(answers::list))
+            .route("/views/{view}", get(answers::by_name))
+            .route("/views/{view}/rejects", get(answers::rejects))
+            .with_state(self.clone());
+        for view in self.0.views.values() {
+            for (at, route) in view.routes.iter().enumerate() {
+                let state = answers::Routed { views: self.clone(), view: Arc::clone(view), at };
+                routes = routes.route(paths.of(route), get(answers::by_route).with_state(state));
+            }
+        }
+        routes
+    }
+}
+
+impl fmt::Debug for Views {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.views.keys()).finish()
+    }
+}

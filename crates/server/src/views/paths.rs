@@ -1,0 +1,34 @@
+//! The paths of declared routes, as the router takes them.
+
+use std::collections::BTreeMap;
+
+use consort_views::Route;
+
+/// Paths by their shape. The router knows one path of each shape: two routes that name their fields
+/// differently share it, and take the fields by their order.
+#[derive(Debug, Default)]
+pub struct Paths(BTreeMap<String, String>);
+
+impl Paths {
+    /// The path to register this route under.
+    pub(crate) fn of(&mut self, route: &Route) -> &str {
+        let parts = route.path.split('/');
+        let shape: Vec<&str> =
+            parts.map(|part| if part.starts_with('{') { "{}" } else { part }).collect();
+        self.0.entry(shape.join("/")).or_insert_with(|| route.path.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn routes_of_one_shape_share_a_path() {
+        let mut paths = Paths::default();
+        let route = |text: &str| text.parse::<Route>().unwrap();
+        assert_eq!(paths.of(&route("POST /a/{x}/b")), "/a/{x}/b");
+        assert_eq!(paths.of(&route("GET /a/{y}/b")), "/a/{x}/b");
+        assert_eq!(paths.of(&route("GET /a/{y}/c")), "/a/{y}/c");
+    }
+}
