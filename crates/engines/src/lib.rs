@@ -1,5 +1,5 @@
 //! The engines behind [`Log`](consort_kernel::Log) and [`Store`](consort_kernel::Store), and the one
-//! place that chooses among them: [`open`].
+//! place that chooses among them: [`open`]. Queues of others are read by what [`open_inlet`] gives.
 //!
 //! Nothing outside this crate knows fjall, Redis or RabbitMQ.
 
@@ -11,4 +11,4 @@ pub mod rabbitmq;
 pub mod redis;
 
 pub use embedded::Durability;
-pub use open::{Engine, OpenError, Options, open};
+pub use open::{Engine, OpenError, Options, open, open_inlet};

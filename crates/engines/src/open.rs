@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use consort_kernel::{Clock, Log, Poison, Store, SystemClock, memory};
+use consort_kernel::{Clock, Inlet, Log, Poison, Store, SystemClock, memory};
 
 use crate::address::printable;
 use crate::embedded::{self, Durability, FolderError};
 use crate::layout;
-use crate::rabbitmq::RabbitLog;
+use crate::rabbitmq::{RabbitInlet, RabbitLog};
 use crate::redis;
 
 /// What to open, and how.
@@ -120,6 +120,26 @@ pub async fn open(options: &Options) -> Result<Engine, OpenError> {
     };
     layout::settle(&*engine.store).await.map_err(|error| OpenError::Layout(error.to_string()))?;
     Ok(engine)
+}
+
+/// The way to a queue of somebody else, at `amqp://…` or `amqps://…`. `tls_ca` is a file with a
+/// certificate authority (PEM) that vouches for the server, beside the public ones.
+///
+/// It reads the address and the file and does not connect: the first take does.
+pub async fn open_inlet(
+    url: &str,
+    queue: &str,
+    tls_ca: Option<&Path>,
+) -> Result<Arc<dyn Inlet>, OpenError> {
+    match url.split(':').next().unwrap_or_default() {
+        "amqp" | "amqps" => Ok(Arc::new(RabbitInlet::open(url, queue, tls_ca).await?)),
+        _ => Err(OpenError::Unusable {
+            address: printable(url),
+            reason: "messages are taken from RabbitMQ: write amqp://USER:PASSWORD@HOST:PORT/VHOST \
+                     or amqps://…"
+                .into(),
+        }),
+    }
 }
 
 fn open_memory(options: &Options) -> Engine {

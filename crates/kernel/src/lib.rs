@@ -1,5 +1,6 @@
 //! The ground everything stands on: the two contracts [`Log`] and [`Store`], and the few things both
-//! are made of — keys, frames, digests, cursors, clocks and errors.
+//! are made of — keys, frames, digests, cursors, clocks and errors. A third, [`Inlet`], is for queues of
+//! others that streams are filled from.
 //!
 //! It names no engine but one: [`memory`], which is the model the others are compared with. Nothing in
 //! this crate does I/O.
@@ -14,6 +15,7 @@ pub mod entropy;
 pub mod error;
 pub mod frame;
 pub mod hash;
+pub mod inlet;
 pub mod key;
 pub mod limits;
 pub mod log;
@@ -32,6 +34,7 @@ pub use entropy::{Entropy, SeededEntropy, SystemEntropy};
 pub use error::{AppendError, CommitError, Fault, QueryError, ReadError, Refusal};
 pub use frame::{Frame, FrameError, FrameKind, Producer};
 pub use hash::{partition_of, shard_of};
+pub use inlet::{Inlet, Message, Tag};
 pub use key::{Element, Key, KeyError};
 pub use log::{Log, LogEntry, Partition};
 pub use name::{Name, NameError};

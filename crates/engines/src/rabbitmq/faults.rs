@@ -1,7 +1,7 @@
 //! What the broker or the client library says, as a [`Fault`].
 
 use consort_kernel::Fault;
-use lapin::protocol::{AMQPErrorKind, AMQPSoftError};
+use lapin::protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError};
 use lapin::{Error, ErrorKind};
 
 /// `what` was being done when `error` came.
@@ -21,6 +21,17 @@ pub(super) fn fault(what: &str, error: &Error) -> Fault {
 /// Whether the broker knows who we are and does not let us in.
 pub(super) fn access_refused(error: &Error) -> bool {
     soft(error) == Some(&AMQPSoftError::ACCESSREFUSED)
+}
+
+/// Whether the broker has no queue of that name.
+pub(super) fn not_found(error: &Error) -> bool {
+    soft(error) == Some(&AMQPSoftError::NOTFOUND)
+}
+
+/// Whether the broker does not do that at all, or not with such a queue.
+pub(super) fn not_implemented(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::ProtocolError(error)
+        if *error.kind() == AMQPErrorKind::Hard(AMQPHardError::NOTIMPLEMENTED))
 }
 
 /// The error in words. What the library and the broker say never holds a password.

@@ -6,9 +6,13 @@
 //! Appends and reads have a connection each. A broker that runs short of memory or disk blocks the
 //! connections that publish, and nothing passes on them any more; reading must go on then, since it is
 //! what makes room.
+//!
+//! Beside it, an [`intake`]: `Inlet` on a queue of somebody else.
 
 mod anchor;
+mod consumption;
 mod faults;
+mod intake;
 mod kept;
 mod link;
 mod publisher;
@@ -18,6 +22,7 @@ mod reader;
 mod session;
 mod socket;
 mod target;
+mod unsettled;
 
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::fmt;
@@ -32,6 +37,7 @@ use consort_kernel::{
 use tokio::time::Instant;
 
 use crate::open::OpenError;
+pub use intake::RabbitInlet;
 use link::Link;
 use publisher::Outcome;
 use queue::Queues;

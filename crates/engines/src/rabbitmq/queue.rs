@@ -6,7 +6,7 @@ use lapin::options::QueueDeclareOptions;
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 
 /// The longest name that AMQP can carry.
-const QUEUE_NAME_MAX: usize = 255;
+pub(super) const QUEUE_NAME_MAX: usize = 255;
 /// What a queue's name has beside the namespace, at most: `consort.`, a dot, a stream's name, a dot and
 /// a partition's index.
 const NAME_AROUND: usize = 8 + 1 + consort_kernel::name::NAME_MAX + 1 + 10;
