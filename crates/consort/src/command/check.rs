@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use consort::Config;
+use consort::config::counted;
 
 use super::settings::SettingArgs;
 use super::{FAILED, fail};
@@ -31,9 +32,16 @@ fn would_run(config: &Config) -> String {
         engine.broker.as_ref().map_or(String::new(), |broker| format!(", streams on {broker}"));
     let access =
         if config.http.tokens.is_empty() { "open to this machine" } else { "with access tokens" };
-    format!(
+    let mut text = format!(
         "It would run:\n  node    {node}\n  http    http://{}, {access}\n  engine  {}{broker}\n          \
          namespace '{}', {} partitions, {} shards",
         config.http.listen, engine.url, engine.namespace, engine.partitions, engine.shards
-    )
+    );
+    let declared = &config.definitions;
+    let streams = counted(declared.streams.len(), "stream");
+    text.push_str(&format!("\n  {streams}, {}", counted(declared.views.len(), "view")));
+    for line in config.declared() {
+        text.push_str(&format!("\n  {line}"));
+    }
+    text
 }

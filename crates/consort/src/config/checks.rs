@@ -60,11 +60,17 @@ fn broker_needs_redis(config: &Config, given: &Given, problems: &mut Vec<Problem
 fn authority_needs_tls(config: &Config, given: &Given, problems: &mut Vec<Problem>) {
     let Some(place) = given.place("engine.tls_ca") else { return };
     let Some(path) = &config.engine.tls_ca else { return };
-    if ["engine.url", "engine.broker"].iter().any(|path| given.unreadable.contains(path)) {
+    if ["engine.url", "engine.broker", "stream.amqp"]
+        .iter()
+        .any(|path| given.unreadable.contains(path))
+    {
         return;
     }
-    let broker = config.engine.broker.as_ref().map_or("", |broker| broker.scheme());
-    if !config.engine.url.scheme().starts_with("rediss") && broker != "amqps" {
+    let sources = config.streams.values().filter_map(|stream| stream.amqp.as_ref());
+    let mut brokers = sources.map(|source| &source.url).chain(&config.engine.broker);
+    let over_tls = config.engine.url.scheme().starts_with("rediss")
+        || brokers.any(|broker| broker.scheme() == "amqps");
+    if !over_tls {
         let message = "'tls_ca' in [engine] has no use: neither 'url' nor 'broker' is over TLS; \
                        begin one with rediss:// or amqps://, or leave out 'tls_ca'";
         problems.push(Problem::new(place, message));

@@ -4,6 +4,36 @@ use std::fmt::Write as _;
 
 use super::{Config, schema};
 
+/// A stream and a view with every setting; with the leading "# " taken away it can be used. Only the file
+/// declares them.
+const EXAMPLE: &str = r#"
+
+# Streams of events and the views that are kept of them: this file declares them, each by a table with
+# its name. Take away the '#' and the blank at the beginning of each line below for an example.
+
+# [stream.rides]
+# fields = { ride = "text 1..36", rider = "int 1..100000", city = "text 1..64", paid = "decimal(2)", wait = "int?", at = "int" }
+#                                        # int, text, bool, decimal(DIGITS); '?': may be absent; a range
+# key = "rider"                          # the field, or fields, by which events are spread; default: the whole event
+# id = "ride"                            # the field that tells an event from its repeats; default: only Idempotency-Key
+# ids_for = "1h"                         # for how long repeats are known: 1m to 7d
+# time = "at"                            # an int field with the event's time in nanoseconds since 1970; default: its arrival
+# retain = "7d"                          # how long the log keeps what was applied
+# route = "POST /cities/{city}/rides"    # a path beside /streams/rides; its fields join the body's
+# gate = "adaptive"                      # against overload: "adaptive", "breaker" or "off"
+# unknown_fields = "reject"              # or "ignore"
+# partitions = 32                        # default: partitions of [engine]; fixed once the stream exists
+# amqp = { url = "amqp://user:password@host/vhost", queue = "rides" }  # a RabbitMQ queue to read as well
+
+# [view.paid_per_city]
+# from = "rides"
+# by = ["city", { wait_minutes = "wait / 60" }]   # one value for each group; default: one for all
+# sum = "paid"                           # or count = true, min, max, last, distinct, set, distinct_approx
+# where = "wait < 3600 && rider != 7"    # which events count; default: all
+# route = ["GET /cities/{city}/paid", "GET /cities/{city}/paid/{wait_minutes}"]  # beside /views/paid_per_city
+# answer = { total = "value", town = "city" }     # its shape on those routes; "value": just the value
+"#;
+
 /// A config file with every setting: those with a default set to it, the others commented out.
 pub fn commented_defaults() -> String {
     let mut text = String::from(
@@ -28,5 +58,6 @@ pub fn commented_defaults() -> String {
             let _ = writeln!(text, "{line:<44} # {}", setting.variable());
         }
     }
+    text.push_str(EXAMPLE);
     text
 }

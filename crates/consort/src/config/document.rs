@@ -1,45 +1,98 @@
-//! Walks a config file and finds in it settings and problems, each with its spot.
+//! Walks a config file and finds in it settings, declarations and problems, each with its spot.
 
 use std::ops::Range;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::problem::{Place, Problem, Spot};
-use super::read::Raw;
+use super::declared::{self, Declaration, Entry, Kind};
+use super::problem::{Place, Problem};
+use super::spot::Spots;
 use super::suggest::nearest;
-use super::{Assignment, ConfigFile, redact, schema};
+use super::{Assignment, ConfigFile, schema};
+
+/// What a file holds.
+pub(super) struct Document<'a> {
+    pub(super) spots: Spots<'a>,
+    pub(super) assignments: Vec<Assignment>,
+    /// Streams and views, not yet checked.
+    pub(super) declarations: Vec<Declaration>,
+    /// Lines that are not TOML. What the parser made of them is a guess, and a second message about it
+    /// would be noise.
+    pub(super) broken: Vec<usize>,
+}
+
+impl Document<'_> {
+    /// Adds what is wrong with the declarations.
+    pub(super) fn tell(&self, found: Vec<Problem>, problems: &mut Vec<Problem>) {
+        let broken = |problem: &Problem| problem.line().is_some_and(|l| self.broken.contains(&l));
+        problems.extend(found.into_iter().filter(|problem| !broken(problem)));
+    }
+}
 
 /// Finds everything at once: a syntax error does not hide the unknown names in the rest of the
 /// file.
-pub(super) fn collect(
-    file: &ConfigFile,
-    assignments: &mut Vec<Assignment>,
-    problems: &mut Vec<Problem>,
-) {
+pub(super) fn read<'a>(file: &'a ConfigFile, problems: &mut Vec<Problem>) -> Document<'a> {
     let (root, errors) = DeTable::parse_recoverable(&file.text);
-    let mut walk = Walk { file, assignments: Vec::new(), problems: Vec::new() };
+    let spots = match errors.is_empty() {
+        true => spots(file, root.get_ref()),
+        // What the parser took for a harmless value may be a secret beside a forgotten quote.
+        false => Spots::new(file, &[], &[]),
+    };
+    let mut walk = Walk {
+        spots: &spots,
+        assignments: Vec::new(),
+        declarations: Vec::new(),
+        problems: Vec::new(),
+        starts: Vec::new(),
+    };
     for (name, value) in root.get_ref() {
         walk.table(name, value);
     }
-    let syntax: Vec<Problem> = errors
-        .iter()
-        .map(|error| {
-            let span = error.span().unwrap_or_default();
-            let wrong =
-                format!("not TOML: {}", syntax_message(&file.text, span.start, error.message()));
-            Problem::new(place(file, span), wrong)
-        })
-        .collect();
-    // What the parser made of a broken line is a guess, and a second message about it would be
-    // noise.
-    let broken = |line: Option<usize>| syntax.iter().any(|error| error.line() == line);
-    problems.extend(walk.problems.into_iter().filter(|problem| !broken(problem.line())));
-    assignments.extend(walk.assignments.into_iter().filter(|assignment| match &assignment.place {
-        Place::File(spot) => !broken(Some(spot.line)),
+    let Walk { mut assignments, mut declarations, problems: found, mut starts, .. } = walk;
+    starts.sort_unstable();
+    let mut broken = Vec::new();
+    for error in &errors {
+        let span = error.span().unwrap_or_default();
+        broken.push(spots.line(span.start));
+        let before = starts.partition_point(|(start, _)| *start <= span.start);
+        if let Some((_, Some(at))) = before.checked_sub(1).map(|last| starts[last]) {
+            declarations[at].broken = true;
+        }
+        let wrong =
+            format!("not TOML: {}", syntax_message(&file.text, span.start, error.message()));
+        problems.push(Problem::new(spots.place(&span), wrong));
+    }
+    assignments.retain(|assignment| match &assignment.place {
+        Place::File(spot) => !broken.contains(&spot.line),
         Place::Variable(_) | Place::Flag(_) => true,
-    }));
-    problems.extend(syntax);
+    });
+    let document = Document { spots, assignments, declarations, broken };
+    document.tell(found, problems);
+    document
+}
+
+/// Lines of streams and views may be shown, but for those with addresses of brokers and with names that
+/// nobody knows.
+fn spots<'a>(file: &'a ConfigFile, root: &DeTable<'_>) -> Spots<'a> {
+    let (mut harmless, mut other) = (Vec::new(), Vec::new());
+    for table in declared::entries(root) {
+        let declared::Parts::Table(tables) = &table.value.parts else { continue };
+        for table_entry in tables {
+            let settings = match (Kind::of(&table.name), &table_entry.value.parts) {
+                (Some(kind), declared::Parts::Table(settings)) => settings
+                    .iter()
+                    .map(|entry| (entry, kind.settings().contains(&&*entry.name)))
+                    .collect(),
+                _ => vec![(table_entry, false)],
+            };
+            for (entry, known) in settings {
+                let known = known && entry.name != "amqp";
+                declared::spans(entry, if known { &mut harmless } else { &mut other });
+            }
+        }
+    }
+    Spots::new(file, &harmless, &other)
 }
 
 /// The parser's message, or a plainer one for the two commonest slips: a text without quotes, and
@@ -59,14 +112,21 @@ fn syntax_message(text: &str, at: usize, message: &str) -> String {
 type Name<'a> = Spanned<std::borrow::Cow<'a, str>>;
 
 struct Walk<'a> {
-    file: &'a ConfigFile,
+    spots: &'a Spots<'a>,
     assignments: Vec<Assignment>,
+    declarations: Vec<Declaration>,
     problems: Vec<Problem>,
+    /// Where each name begins, and to which declaration it belongs.
+    starts: Vec<(usize, Option<usize>)>,
 }
 
 impl Walk<'_> {
     fn table(&mut self, name: &Name<'_>, value: &Spanned<DeValue<'_>>) {
+        if let Some(kind) = Kind::of(name.get_ref()) {
+            return self.declarations(kind, name, value);
+        }
         let known = schema::TABLES.iter().any(|(table, _)| table == name.get_ref());
+        self.starts.push((name.span().start, None));
         match value.get_ref() {
             DeValue::Table(inner) if known => {
                 for (leaf, value) in inner {
@@ -82,7 +142,8 @@ impl Walk<'_> {
                 ),
             ),
             DeValue::Table(_) => {
-                let hint = nearest(name.get_ref(), schema::TABLES.iter().map(|(table, _)| *table));
+                let tables = schema::TABLES.iter().map(|(table, _)| *table);
+                let hint = nearest(name.get_ref(), tables.chain(["stream", "view"]));
                 let hint = hint.map_or(String::new(), |near| format!("; did you mean [{near}]?"));
                 self.problem(name.span(), format!("unknown table [{}]{hint}", name.get_ref()));
             }
@@ -97,10 +158,12 @@ impl Walk<'_> {
 
     fn setting(&mut self, table: &str, leaf: &Name<'_>, value: &Spanned<DeValue<'_>>) {
         let name = leaf.get_ref();
+        self.starts.push((leaf.span().start, None));
         match schema::find(&format!("{table}.{name}")) {
             Some(setting) => {
-                let place = place(self.file, value.span());
-                self.assignments.push(Assignment { setting, raw: raw(value.get_ref()), place });
+                let place = self.spots.place(&value.span());
+                let raw = declared::raw(value.get_ref());
+                self.assignments.push(Assignment { setting, raw, place });
             }
             None => {
                 let siblings = schema::all().filter(|setting| setting.table() == table);
@@ -113,61 +176,40 @@ impl Walk<'_> {
         }
     }
 
+    fn declarations(&mut self, kind: Kind, table: &Name<'_>, value: &Spanned<DeValue<'_>>) {
+        let DeValue::Table(inner) = value.get_ref() else {
+            let message = format!("'{kind}' must be tables: write [{kind}.NAME] for each {kind}");
+            return self.problem(table.span(), message);
+        };
+        for Entry { name, span, value } in declared::entries(inner) {
+            if let declared::Parts::Table(settings) = value.parts {
+                self.declaration(Declaration { kind, name, span, settings, broken: false });
+                continue;
+            }
+            let hint = match kind.settings().contains(&&*name) {
+                true => format!("give the {kind} a name and write [{kind}.NAME] above it"),
+                false => format!("write [{kind}.{name}] on a line of its own"),
+            };
+            self.problem(span, format!("'{name}' in [{kind}] must be a table: {hint}"));
+        }
+    }
+
+    fn declaration(&mut self, declaration: Declaration) {
+        let mut names = vec![declaration.span.clone()];
+        for entry in &declaration.settings {
+            declared::spans(entry, &mut names);
+        }
+        let at = self.declarations.len();
+        self.starts.extend(names.into_iter().map(|name| (name.start, Some(at))));
+        self.declarations.push(declaration);
+    }
+
     fn problem(&mut self, span: Range<usize>, message: String) {
-        self.problems.push(Problem::new(place(self.file, span), message));
+        self.problems.push(Problem::new(self.spots.place(&span), message));
     }
 }
 
 fn belongs_elsewhere(leaf: &str) -> Option<String> {
     let setting = schema::all().find(|setting| setting.leaf() == leaf)?;
     Some(format!("; it belongs in [{}]", setting.table()))
-}
-
-fn raw(value: &DeValue<'_>) -> Raw {
-    match value {
-        DeValue::String(text) => Raw::Text(text.to_string()),
-        DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
-            .map_or(Raw::Other("a number of more than 64 bits"), Raw::Integer),
-        DeValue::Float(_) => Raw::Other("a number with a fraction"),
-        DeValue::Boolean(flag) => Raw::Flag(*flag),
-        DeValue::Datetime(_) => Raw::Other("a date"),
-        DeValue::Array(items) => Raw::List(items.iter().map(|item| raw(item.get_ref())).collect()),
-        DeValue::Table(_) => Raw::Other("a table"),
-    }
-}
-
-/// The spot's line and column, both from 1, and its line with a mark under the span.
-fn place(file: &ConfigFile, span: Range<usize>) -> Place {
-    let text = &file.text;
-    let start = text.floor_char_boundary(span.start.min(text.len()));
-    let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
-    let line_text = text[line_start..].lines().next().unwrap_or_default();
-    let line = text[..line_start].matches('\n').count() + 1;
-    let column = text[line_start..start].chars().count() + 1;
-    let end =
-        text.floor_char_boundary(span.end.clamp(start, (line_start + line_text.len()).max(start)));
-    let width = text[start..end].chars().count().max(1);
-    Place::File(Spot {
-        line,
-        column,
-        file: file.name.clone(),
-        excerpt: excerpt(line, line_text, column, width),
-    })
-}
-
-fn excerpt(line: usize, text: &str, column: usize, width: usize) -> String {
-    let shown = redact::line(text);
-    let (mut column, mut width) = (column, width);
-    // Where the line was redacted, the mark goes under what stands for the secret.
-    if shown != text && column > shown.find(redact::HIDDEN).unwrap_or(shown.len()) {
-        column = shown.find(redact::HIDDEN).map_or(1, |at| shown[..at].chars().count() + 1);
-        width = redact::HIDDEN.len();
-    }
-    if shown != text {
-        width = width.min((shown.chars().count() + 1).saturating_sub(column)).max(1);
-    }
-    let shown = shown.replace('\t', " ");
-    let margin = " ".repeat(line.to_string().len());
-    let mark = format!("{}{}", " ".repeat(column - 1), "^".repeat(width));
-    format!("  {line} | {shown}\n  {margin} | {mark}")
 }

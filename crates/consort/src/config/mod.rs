@@ -4,28 +4,43 @@
 //! shown. The file, the environment, `--set` and `consort config --defaults` are all derived from
 //! it. All problems of all sources are collected, each with its place; none of them ever repeats a
 //! secret.
+//!
+//! Streams and views have names of the user's choice, so they are declared in the file alone:
+//! [`document`] finds them, [`definitions`] makes of them what the node runs.
 
 mod checks;
+mod declared;
 mod defaults;
+mod definitions;
 mod document;
+mod fields;
 mod overrides;
 mod problem;
 mod read;
+mod reader;
 mod redact;
+mod routes;
 mod schema;
+mod spot;
+mod streams;
 mod suggest;
+mod summary;
+mod views;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use consort_server::Tokens;
+use consort_views::Definitions;
 
 pub use defaults::commented_defaults;
 pub use overrides::Flag;
 pub use problem::{Problem, Problems};
 pub use redact::SecretUrl;
+pub use summary::counted;
 
 use problem::Place;
 use read::Raw;
@@ -34,14 +49,48 @@ use schema::Setting;
 /// The engine of the tour, which runs when no config file is given.
 pub const TOUR_ENGINE: &str = "embedded:./consort-tour";
 
+/// What the tour shows: its streams and views. Its other settings are the defaults.
+const TOUR: &str = include_str!("../../../../examples/lifts.toml");
+
 /// Everything a node can be told.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct Config {
     pub node: NodeConfig,
     pub http: HttpConfig,
     pub engine: EngineConfig,
     pub cluster: ClusterConfig,
     pub log: LogConfig,
+    /// The streams and views.
+    pub definitions: Definitions,
+    /// What is this node's matter alone of each stream, by its name.
+    pub streams: BTreeMap<String, StreamSettings>,
+}
+
+/// What a stream's definition does not say.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StreamSettings {
+    pub gate: Gate,
+    /// The queue that the stream reads, beside what is posted.
+    pub amqp: Option<AmqpSource>,
+}
+
+/// How a stream meets overload.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Gate {
+    /// As many at a time as appends stay quick with.
+    #[default]
+    Adaptive,
+    /// Delays posts above a fixed rate.
+    Breaker,
+    /// Takes everything.
+    Off,
+}
+
+/// A RabbitMQ queue to read events from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AmqpSource {
+    pub url: SecretUrl,
+    pub queue: String,
 }
 
 /// `[node]`
@@ -165,11 +214,14 @@ impl Config {
     /// Lays all sources over the defaults. Reads the file named by `tokens_file`, and no other.
     pub fn resolve(sources: &Sources) -> Result<Config, Problems> {
         let mut problems = Vec::new();
-        let mut assignments = Vec::new();
         let mut config = Config::default();
-        match &sources.file {
-            Some(file) => document::collect(file, &mut assignments, &mut problems),
-            None => config.engine.url = SecretUrl::new(TOUR_ENGINE),
+        let tour = || ConfigFile { name: "the tour".to_owned(), text: TOUR.to_owned() };
+        let file = sources.file.as_ref().map_or_else(|| Cow::Owned(tour()), Cow::Borrowed);
+        let mut document = document::read(&file, &mut problems);
+        let mut assignments = std::mem::take(&mut document.assignments);
+        if sources.file.is_none() {
+            assignments.clear();
+            config.engine.url = SecretUrl::new(TOUR_ENGINE);
         }
         overrides::from_environment(&sources.environment, &mut assignments, &mut problems);
         overrides::from_flags(&sources.flags, &mut assignments, &mut problems);
@@ -186,6 +238,7 @@ impl Config {
                 }
             }
         }
+        definitions::read(&mut config, &document, &mut given, &mut problems);
         checks::across(&mut config, &given, sources.file.is_some(), &mut problems);
         if problems.is_empty() { Ok(config) } else { Err(Problems::new(problems)) }
     }

@@ -2,12 +2,16 @@
 
 use std::ffi::OsString;
 
+use super::declared::Kind;
 use super::problem::{Place, Problem};
 use super::read::Raw;
 use super::suggest::nearest;
 use super::{Assignment, schema};
 
 const PREFIX: &str = "CONSORT_";
+
+/// Their names are free, so that no flag or variable could stand for their settings.
+const DECLARED_IN_FILE: &str = "streams and views are declared in the config file";
 
 /// Variables of the test bed, which share the prefix and are no settings.
 const RESERVED: &str = "CONSORT_TESTBED_";
@@ -62,6 +66,11 @@ pub(super) fn from_environment(
         }
         let place = Place::Variable(name.clone().into_owned());
         let Some(setting) = schema::all().find(|setting| setting.variable() == name) else {
+            let table = name.split('_').nth(1).unwrap_or_default();
+            if Kind::of(&table.to_ascii_lowercase()).is_some() {
+                problems.push(Problem::new(place, DECLARED_IN_FILE));
+                continue;
+            }
             let variables: Vec<String> = schema::all().map(schema::Setting::variable).collect();
             let hint = nearest(&name, variables.iter().map(String::as_str));
             let hint = hint.map_or(String::new(), |near| format!("; did you mean {near}?"));
@@ -102,6 +111,9 @@ pub(super) fn from_flags(
                     raw: Raw::Loose(flag.value.clone()),
                     place,
                 });
+            }
+            None if path.split('.').next().is_some_and(|table| Kind::of(table).is_some()) => {
+                problems.push(Problem::new(place, DECLARED_IN_FILE));
             }
             None => {
                 let hint = nearest(path, schema::all().map(|setting| setting.path));

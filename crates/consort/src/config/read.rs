@@ -32,12 +32,13 @@ const ENGINE_SCHEMES: [&str; 6] =
     ["embedded", "memory", "redis", "rediss", "redis-cluster", "rediss-cluster"];
 const BROKER_SCHEMES: [&str; 2] = ["amqp", "amqps"];
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
-const DURATION_UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
+const DURATION_UNITS: [(&str, u64); 5] =
+    [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 const SIZE_UNITS: [(&str, u64); 4] =
     [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("B", 1)];
 
 impl Raw {
-    fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> &'static str {
         match self {
             Raw::Text(_) | Raw::Loose(_) => "text",
             Raw::Integer(_) => "a number",
@@ -89,19 +90,23 @@ pub(crate) fn texts(raw: &Raw) -> Read<Vec<String>> {
     .map_err(|wrong| wrong.replace("must be text in quotes", "must be a list of texts in quotes"))
 }
 
-pub(crate) fn one_of<T: Copy>(raw: &Raw, words: [(&'static str, T); 2]) -> Read<T> {
+pub(crate) fn one_of<T: Copy, const N: usize>(raw: &Raw, words: [(&'static str, T); N]) -> Read<T> {
     let given = text(raw)?;
     if let Some((_, meaning)) = words.iter().find(|(word, _)| *word == given) {
         return Ok(*meaning);
     }
-    let [(first, _), (second, _)] = words;
-    let hint = did_you_mean(given, [first, second]);
-    Err(format!("must be \"{first}\" or \"{second}\", not \"{given}\"{hint}"))
+    let hint = did_you_mean(given, words.map(|(word, _)| word));
+    let words = words.map(|(word, _)| format!("\"{word}\""));
+    Err(format!("must be {}, not \"{given}\"{hint}", words.join(" or ")))
 }
 
 pub(crate) fn duration(raw: &Raw, range: RangeInclusive<Duration>) -> Read<Duration> {
+    let examples = match range.start().as_secs() {
+        0..60 => "\"500ms\", \"10s\" or \"2m\"",
+        _ => "\"10m\", \"2h\" or \"3d\"",
+    };
     let wanted = format!(
-        "must be a duration from {} to {}, such as \"500ms\", \"10s\" or \"2m\"",
+        "must be a duration from {} to {}, such as {examples}",
         duration_text(*range.start()),
         duration_text(*range.end())
     );
@@ -219,6 +224,7 @@ pub(crate) fn duration_text(duration: Duration) -> String {
     let millis = duration.as_millis();
     let whole = |unit: u128| millis.is_multiple_of(unit) && millis > 0;
     match () {
+        () if whole(86_400_000) => format!("{}d", millis / 86_400_000),
         () if whole(3_600_000) => format!("{}h", millis / 3_600_000),
         () if whole(60_000) => format!("{}m", millis / 60_000),
         () if whole(1000) => format!("{}s", millis / 1000),

@@ -4,6 +4,7 @@
 use std::fmt;
 
 use super::schema::{self, Visibility};
+use super::{streams, views};
 
 /// Stands where a secret was.
 pub(crate) const HIDDEN: &str = "***";
@@ -77,11 +78,25 @@ pub(crate) fn line(line: &str) -> String {
         return HIDDEN.to_owned();
     };
     let leaf = name.rsplit('.').next().unwrap_or_default().trim();
-    match schema::visibility_of(leaf) {
+    match schema::visibility_of(leaf).or_else(|| declared_visibility(leaf)) {
         Some(Visibility::Plain) if !value.contains(['=', '@']) => line.to_owned(),
         Some(Visibility::Url) => format!("{name}={}", url_in_quotes(value)),
         _ => format!("{name}= {HIDDEN}"),
     }
+}
+
+/// A line of which is known that it holds nothing but settings of streams and views without secrets. Its
+/// comment may still tell what stood there before.
+pub(crate) fn declaration(text: &str) -> String {
+    if text.contains('@') || text.contains("://") { line(text) } else { text.to_owned() }
+}
+
+/// Settings of streams and views, wherever they stand: where a file is not TOML, nobody knows. `key` is
+/// left out, as it may be a secret one in another place.
+fn declared_visibility(leaf: &str) -> Option<Visibility> {
+    let mut settings = streams::SETTINGS.iter().chain(&views::SETTINGS);
+    let harmless = settings.any(|name| *name == leaf) && !["key", "amqp"].contains(&leaf);
+    (harmless || leaf == "queue").then_some(Visibility::Plain)
 }
 
 fn url_in_quotes(value: &str) -> String {
@@ -135,6 +150,13 @@ mod tests {
             ("url = \"redis://h\" # was \"redis://:s3cret@h\"", "url = ***"),
             ("tokens = [\"s3cret\"]", "tokens = ***"),
             ("password = \"s3cret\"", "password = ***"),
+            ("from = rides", "from = rides"),
+            ("where = \"a == 's3cret'\"", "where = ***"),
+            ("key = \"s3cret\"", "key = ***"),
+            ("amqp = { url = \"amqp://u:s3cret@h\", queue = \"q\" }", "amqp = ***"),
+            ("amqp = { queue = \"q\", url = \"amqp://u:s3cret@h\"", "amqp = ***"),
+            ("  url = \"amqp://u:s3cret@h\",", "  url = ***"),
+            ("queue = \"q\", url = \"amqp://u:s3cret@h\" }", "queue = ***"),
             ("engine = { url = \"redis://:s3cret@h\" }", "engine = ***"),
             ("listen = \"x\" tokens = [\"s3cret\"]", "listen = ***"),
             ("  \"s3cret\",", "***"),

@@ -1,6 +1,9 @@
 //! Every kind of mistake with its exact message, the order of the sources, and the defaults' way
 //! back.
 
+mod declarations;
+mod mistakes;
+
 use std::fs;
 
 use super::*;
@@ -32,7 +35,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     ("[http]\npassword = 'a'", "2:1: unknown setting 'password' in [http]"),
     ("[htpp]\nlisten = 1", "1:2: unknown table [htpp]; did you mean [http]?"),
-    ("[stream.rides]\nkey = 1", "1:2: unknown table [stream]"),
+    ("[steam.rides]\nkey = 1", "1:2: unknown table [steam]; did you mean [stream]?"),
     ("listen = 1", "1:1: unknown setting 'listen' outside of any table; it belongs in [http]"),
     ("http = 1", "1:1: 'http' must be a table: write [http] on a line of its own"),
     ("[[http]]", "1:3: 'http' must be a table: write [http] on a line of its own"),
@@ -274,7 +277,12 @@ fn the_commented_defaults_are_the_defaults() {
     let text = commented_defaults();
     let read_back =
         Config::resolve(&file(&text)).unwrap_or_else(|problems| panic!("{problems}\n{text}"));
-    assert_eq!(read_back, Config::default());
+    let default = Config::default();
+    assert_eq!(
+        (&read_back.node, &read_back.http, &read_back.engine, &read_back.cluster, &read_back.log),
+        (&default.node, &default.http, &default.engine, &default.cluster, &default.log)
+    );
+    assert_eq!(read_back.declared(), Vec::<String>::new());
     for setting in schema::all() {
         assert!(text.contains(&format!("{} = ", setting.leaf())), "{} is missing", setting.path);
         assert!(text.contains(&setting.variable()), "{} is missing", setting.variable());
@@ -359,6 +367,7 @@ CONSORT_SOMETHING_ELSE_ENTIRELY: no setting has this environment variable
 fn without_a_file_the_tour_runs_and_on_no_other_engine() {
     let tour = Config::resolve(&Sources::default()).unwrap();
     assert_eq!(tour.engine.url.reveal(), TOUR_ENGINE);
+    assert_eq!((tour.definitions.streams.len(), tour.definitions.views.len()), (1, 7));
 
     let sources = Sources {
         flags: vec![Flag::new("--engine", "engine.url", "memory:")],

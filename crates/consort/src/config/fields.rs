@@ -1,0 +1,109 @@
+//! The fields of a stream, and how far they could be understood: a view must not be blamed for a
+//! mistake of its stream.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use consort_views::{Field, FieldType, Schema, Unknown};
+
+use super::declared::{Entry, Parts};
+use super::read::{self, Raw};
+use super::reader::Reader;
+
+/// The longest name of a field: as long as that of a stream.
+const NAME_MOST: usize = consort_views::NAME_MOST;
+
+/// What is known of a stream's fields.
+#[derive(Clone, Default)]
+pub(super) struct Fields {
+    /// Those that were understood.
+    pub(super) schema: Arc<Schema>,
+    /// Those that were not.
+    unclear: BTreeSet<String>,
+    /// Whether there may be others.
+    incomplete: bool,
+}
+
+impl Fields {
+    /// Those of a stream of which nothing is known.
+    pub(super) fn unknown() -> Fields {
+        Fields { incomplete: true, ..Fields::default() }
+    }
+
+    /// Whether the field may be there although the schema does not have it.
+    pub(super) fn excuse(&self, name: &str) -> bool {
+        self.incomplete || self.unclear.contains(name)
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.schema
+            .fields()
+            .iter()
+            .map(|field| &*field.name)
+            .chain(self.unclear.iter().map(|n| &**n))
+    }
+}
+
+/// Whether a field, or a part of a group, may have this name; otherwise what it must be.
+pub(super) fn check_field_name(name: &str) -> Result<(), String> {
+    let wanted = "letters, digits, '_', '-' and '.'";
+    read::name(&Raw::Text(name.into()), NAME_MOST, name_character, wanted).map(drop)
+}
+
+fn name_character(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "_-.".contains(c)
+}
+
+/// Reads `fields`.
+pub(super) fn read_fields(reader: &mut Reader<'_>, unknown: Unknown) -> Fields {
+    let Some(node) = reader.get("fields") else {
+        let example = "what each event has, as in fields = { user = \"int\", name = \"text\" }";
+        reader.missing(&["fields"], format!("'fields': {example}"));
+        return Fields::unknown();
+    };
+    let Parts::Table(entries) = &node.parts else {
+        let wanted =
+            "must be a table of names and types, as in { user = \"int\", name = \"text\" }";
+        reader.wrong("fields", &node.span, format!("{wanted}, not {}", node.raw.kind()));
+        return Fields::unknown();
+    };
+    if entries.is_empty() {
+        reader.wrong("fields", &node.span, "must have at least one field");
+        return Fields::unknown();
+    }
+    let mut good = Vec::new();
+    let mut unclear = BTreeSet::new();
+    for entry in entries {
+        match read_field(reader, entry) {
+            Some(field) => good.push(field),
+            None => {
+                unclear.insert(entry.name.clone());
+            }
+        }
+    }
+    // Events are stored by this order, which must not depend on that of the file.
+    good.sort_by(|a, b| a.name.cmp(&b.name));
+    let incomplete = reader.is_broken();
+    Fields { schema: Arc::new(Schema::new(good, unknown)), unclear, incomplete }
+}
+
+fn read_field(reader: &mut Reader<'_>, Entry { name, span, value }: &Entry) -> Option<Field> {
+    if let Err(wrong) = check_field_name(name) {
+        reader.explain("fields", span, format!("the name of a field {wrong}"));
+        return None;
+    }
+    let text = match read::text(&value.raw) {
+        Ok(text) => text,
+        Err(wrong) => {
+            reader.explain("fields", &value.span, format!("the type of '{name}' {wrong}"));
+            return None;
+        }
+    };
+    match text.parse::<FieldType>() {
+        Ok(ty) => Some(Field { name: name.clone(), ty }),
+        Err(error) => {
+            reader.explain("fields", &value.span, format!("the type of '{name}': {error}"));
+            None
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! `[stream.NAME]`: what its events are, where they come from and how they are spread.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use consort_kernel::Name;
+use consort_views::{Kind, Method, Stream, Unknown};
+
+use super::declared::{Declaration, Entry, Parts};
+use super::fields::{Fields, read_fields};
+use super::read;
+use super::reader::Reader;
+use super::redact::SecretUrl;
+use super::routes::{Routes, read_route};
+use super::{AmqpSource, EngineConfig, Gate, StreamSettings};
+
+pub(super) const SETTINGS: [&str; 11] = [
+    "fields",
+    "key",
+    "id",
+    "ids_for",
+    "time",
+    "retain",
+    "route",
+    "gate",
+    "unknown_fields",
+    "partitions",
+    "amqp",
+];
+
+const AMQP_SETTINGS: [&str; 2] = ["url", "queue"];
+
+/// The longest name of a queue that RabbitMQ takes, in bytes.
+const QUEUE_MOST: usize = 255;
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Retries come within seconds; ids that are kept for longer than a week would fill the store.
+const IDS_FOR: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(7 * 86_400);
+
+const RETAIN: RangeInclusive<Duration> =
+    Duration::from_secs(60)..=Duration::from_secs(3650 * 86_400);
+
+const PARTITIONS: RangeInclusive<u64> = 1..=1024;
+
+/// A stream as far as it could be understood.
+pub(super) struct StreamRead {
+    pub(super) fields: Fields,
+    /// None if there is a mistake in it.
+    pub(super) stream: Option<Arc<Stream>>,
+    pub(super) settings: StreamSettings,
+}
+
+/// Reads a stream. `broker` is the engine's, unless that could not be read.
+pub(super) fn read_stream(
+    reader: &mut Reader<'_>,
+    declaration: &Declaration,
+    engine: &EngineConfig,
+    broker: Result<Option<&SecretUrl>, ()>,
+    routes: &mut Routes,
+) -> StreamRead {
+    let words = [("reject", Unknown::Reject), ("ignore", Unknown::Ignore)];
+    let unknown = reader.read("unknown_fields", |raw| read::one_of(raw, words));
+    let fields = read_fields(reader, unknown.unwrap_or_default());
+    let key = read_key(reader, &fields);
+    let id = reader.text("id").and_then(|name| reader.field("id", &fields, &name));
+    let time = read_time(reader, &fields);
+    let ids_for = reader.read("ids_for", |raw| read::duration(raw, IDS_FOR));
+    let retain = reader.read("retain", |raw| read::duration(raw, RETAIN));
+    let partitions = reader.read("partitions", |raw| read::integer(raw, PARTITIONS));
+    let route = read_stream_route(reader, &fields, routes);
+    let words = [("adaptive", Gate::Adaptive), ("breaker", Gate::Breaker), ("off", Gate::Off)];
+    let gate = reader.read("gate", |raw| read::one_of(raw, words)).unwrap_or_default();
+    let amqp = reader.entry("amqp").and_then(|entry| read_amqp(reader, entry, broker));
+    let build = |name| Stream {
+        name,
+        schema: Arc::clone(&fields.schema),
+        key,
+        id,
+        ids_for: ids_for.unwrap_or(Duration::from_secs(3600)),
+        time,
+        partitions: partitions.map_or(u32::from(engine.partitions), |number| number as u32),
+        retain: retain.unwrap_or(7 * DAY),
+        route,
+    };
+    let name = Name::new(&declaration.name).ok().filter(|_| !reader.is_flawed());
+    let stream = name.map(build).map(Arc::new);
+    StreamRead { fields, stream, settings: StreamSettings { gate, amqp } }
+}
+
+fn read_key(reader: &mut Reader<'_>, fields: &Fields) -> Vec<usize> {
+    let mut key = Vec::new();
+    for name in reader.texts("key", "field").unwrap_or_default() {
+        let Some(at) = reader.field("key", fields, &name) else { continue };
+        if fields.schema.fields()[at].ty.optional {
+            let wrong =
+                format!("must be fields that every event has, but '{}' may be absent", name.text);
+            reader.wrong("key", name.span, wrong);
+        } else if key.contains(&at) {
+            reader.explain("key", name.span, format!("'{}' comes twice", name.text));
+        } else {
+            key.push(at);
+        }
+    }
+    key
+}
+
+fn read_time(reader: &mut Reader<'_>, fields: &Fields) -> Option<usize> {
+    let name = reader.text("time")?;
+    let at = reader.field("time", fields, &name)?;
+    let kind = fields.schema.fields()[at].ty.kind;
+    if kind != Kind::Int {
+        let wanted = "must be a field of type int, nanoseconds since the beginning of 1970";
+        reader.wrong("time", name.span, format!("{wanted}, but '{}' is {kind}", name.text));
+    }
+    Some(at)
+}
+
+fn read_stream_route(
+    reader: &mut Reader<'_>,
+    fields: &Fields,
+    routes: &mut Routes,
+) -> Option<consort_views::Route> {
+    let text = reader.text("route")?;
+    let route = read_route(reader, &text, Method::Post)?;
+    for name in &route.fields {
+        if fields.schema.find(name).is_none() {
+            reader.unknown_field("route", fields, name, text.span, "");
+        }
+    }
+    routes.add(reader, &route, text.span);
+    Some(route)
+}
+
+fn read_amqp(
+    reader: &mut Reader<'_>,
+    entry: &Entry,
+    broker: Result<Option<&SecretUrl>, ()>,
+) -> Option<AmqpSource> {
+    let Parts::Table(entries) = &entry.value.parts else {
+        let wanted = "must be a table, as in { url = \"amqp://host\", queue = \"rides\" }";
+        reader.wrong(
+            "amqp",
+            &entry.value.span,
+            format!("{wanted}, not {}", entry.value.raw.kind()),
+        );
+        return None;
+    };
+    reader.inner(entry, entries, &AMQP_SETTINGS, |reader| {
+        let url = match (reader.get("url"), broker) {
+            (Some(_), _) => reader.read("url", read::broker_url),
+            (None, Ok(Some(broker))) => Some(broker.clone()),
+            (None, Err(())) => {
+                reader.excuse();
+                None
+            }
+            (None, Ok(None)) => {
+                let needs = "'url': the RabbitMQ that has the queue (where [engine] has a 'broker', that is the default)";
+                reader.missing(&["url"], needs);
+                None
+            }
+        };
+        if reader.get("queue").is_none() {
+            reader.missing(&["queue"], "'queue': the queue that the stream reads");
+        }
+        let queue = reader.read("queue", |raw| {
+            let name = read::text(raw)?;
+            match name.len() {
+                1..=QUEUE_MOST => Ok(name.to_owned()),
+                length => Err(format!("must be a name of 1 to {QUEUE_MOST} bytes, not of {length}")),
+            }
+        });
+        Some(AmqpSource { url: url?, queue: queue? })
+    })
+}
