@@ -1,50 +1,94 @@
-//! Benchmarks: `cargo xtask bench engines`, `cargo xtask bench cluster`.
+//! Benchmarks: `cargo xtask bench engines`, `cargo xtask bench cluster`, `cargo xtask bench lifts`.
 //!
-//! Each figure of the engines stands beside its limit or peer, measured in the same run and in turn with
-//! it, since the machine's own speed varies: what counts is the ratio. The cluster's figures are times,
-//! which stand beside the time to live of a lease.
+//! Each figure of the engines and of the lift rides stands beside its limit or peer, measured in the same
+//! run and in turn with it, since the machine's own speed varies: what counts is the ratio. The cluster's
+//! figures are times, which stand beside the time to live of a lease.
 
 mod cluster;
 mod engines;
+mod lifts;
 mod measure;
 mod report;
 
+use std::net::SocketAddr;
+
 use anyhow::Result;
-use clap::Parser;
+use clap::{Parser, Subcommand};
 
 use cluster::Rounds;
 use measure::Pace;
-use report::Report;
+use report::{Report, Results};
 
 #[derive(Parser)]
 struct Arguments {
-    /// What to measure.
-    #[arg(value_parser = ["engines", "cluster"])]
-    what: String,
+    #[command(subcommand)]
+    command: Command,
     /// A short run to see that it works.
-    #[arg(long)]
+    #[arg(long, global = true)]
     quick: bool,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// The engines beside the bare libraries and servers they stand on.
+    Engines,
+    /// How long work stands still when the cluster changes.
+    Cluster,
+    /// The lift-ride service beside a bare handler and beside the usual design.
+    Lifts {
+        /// One part alone; its figures are not kept.
+        #[arg(long)]
+        only: Option<lifts::Part>,
+    },
+    /// The bare handler, as a process of its own.
+    #[command(hide = true)]
+    ServeLimit {
+        #[arg(long)]
+        listen: SocketAddr,
+    },
+    /// The usual design, as a process of its own.
+    #[command(hide = true)]
+    ServeUsual {
+        #[arg(long)]
+        listen: SocketAddr,
+        #[arg(long)]
+        redis: String,
+        #[arg(long)]
+        amqp: String,
+    },
 }
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let arguments = Arguments::parse();
-    let results = match arguments.what.as_str() {
-        "cluster" => {
-            let rounds = if arguments.quick { Rounds::QUICK } else { Rounds::FULL };
-            cluster::run(rounds).await?
-        }
-        what => {
-            let pace = if arguments.quick { Pace::QUICK } else { Pace::FULL };
-            let mut report = Report::new(what);
+    let Arguments { command, quick } = Arguments::parse();
+    match command {
+        Command::Engines => {
+            let pace = if quick { Pace::QUICK } else { Pace::FULL };
+            let mut report = Report::new("engines");
             engines::run(pace, &mut report).await?;
-            report.results()?
+            show(&report.results()?, !quick)
         }
-    };
-    results.print();
-    if arguments.quick {
-        eprintln!("a quick run: its figures are not kept");
-        return Ok(());
+        Command::Cluster => {
+            let rounds = if quick { Rounds::QUICK } else { Rounds::FULL };
+            show(&cluster::run(rounds).await?, !quick)
+        }
+        Command::Lifts { only } => {
+            let pace = if quick { lifts::Pace::QUICK } else { lifts::Pace::FULL };
+            let keep = !quick && only.is_none();
+            show(&lifts::run(pace, only, keep).await?, keep)
+        }
+        Command::ServeLimit { listen } => lifts::limit::serve(listen).await,
+        Command::ServeUsual { listen, redis, amqp } => {
+            lifts::usual::serve(listen, &redis, &amqp).await
+        }
     }
-    results.write()
+}
+
+fn show(results: &Results, keep: bool) -> Result<()> {
+    results.print();
+    if keep {
+        return results.write();
+    }
+    eprintln!("a quick run, or a part: its figures are not kept");
+    Ok(())
 }

@@ -76,3 +76,16 @@ where
     rounds.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
     Ok(rounds[rounds.len() / 2])
 }
+
+/// The least value that so many of all do not exceed.
+pub(crate) fn rank(sorted: &[f64], part: f64) -> f64 {
+    let rank = (sorted.len() as f64 * part).ceil() as usize;
+    sorted[rank.clamp(1, sorted.len()) - 1]
+}
+
+/// The middle one of some values; 0 if there are none.
+pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    if values.is_empty() { 0.0 } else { rank(&values, 0.5) }
+}

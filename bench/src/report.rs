@@ -157,7 +157,7 @@ pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;")
 }
 
-fn thousands(number: f64) -> String {
+pub(crate) fn thousands(number: f64) -> String {
     let digits = format!("{number:.0}");
     let mut text = String::new();
     for (n, digit) in digits.chars().enumerate() {

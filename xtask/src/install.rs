@@ -8,16 +8,31 @@ use anyhow::{Context, Result};
 use crate::shell;
 
 /// Programs and the packages they come in.
-const PROGRAMS: [(&str, &str); 3] = [
+type Programs = &'static [(&'static str, &'static str)];
+
+/// What tests and benchmarks need.
+const SERVERS: Programs = &[
     ("redis-server", "redis-server"),
     ("rabbitmq-server", "rabbitmq-server"),
     // The README's own examples use it.
     ("curl", "curl"),
 ];
 
-/// Installs what is missing.
+/// What benchmarks need besides.
+const LOAD: Programs = &[("wrk", "wrk")];
+
+/// Installs the servers that are missing.
 pub(crate) fn servers() -> Result<()> {
-    let missing: Vec<&str> = PROGRAMS
+    install(SERVERS)
+}
+
+/// Installs what makes load, if it is missing.
+pub(crate) fn load() -> Result<()> {
+    install(LOAD)
+}
+
+fn install(programs: Programs) -> Result<()> {
+    let missing: Vec<&str> = programs
         .iter()
         .filter(|(program, _)| !installed(program))
         .map(|(_, package)| *package)

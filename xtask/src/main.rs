@@ -26,7 +26,7 @@ enum Command {
     /// Measures, beside peers and limits in the same run: a table, a plot and a JSON file in bench/.
     Bench {
         /// What to measure.
-        #[arg(value_parser = ["engines", "cluster"], default_value = "engines")]
+        #[arg(value_parser = ["engines", "cluster", "lifts"], default_value = "engines")]
         what: String,
         /// A short run to see that it works: its figures mean nothing.
         #[arg(long)]
@@ -54,6 +54,11 @@ fn main() -> Result<()> {
         Command::Test => test::run(),
         Command::Bench { what, quick } => {
             install::servers()?;
+            if what == "lifts" {
+                install::load()?;
+                // It is measured as the program that users start.
+                shell::run(&mut cargo(&["build", "--release", "--package", "consort"]))?;
+            }
             let mut bench = cargo(&["run", "--release", "--package", "consort-bench", "--", &what]);
             if quick {
                 bench.arg("--quick");

@@ -14,8 +14,9 @@ use super::board::Board;
 use super::crew::{Change, Crew, Event};
 use super::pauses::less;
 use super::report::{ClusterReport, Share};
-use super::spread::{millis, rank};
+use super::spread::millis;
 use super::{server, work_on};
+use crate::measure::rank;
 
 /// How many nodes there are before one more joins, and when one of them has left again.
 pub(super) const NODES: [usize; 2] = [3, 12];

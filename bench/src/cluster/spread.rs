@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::measure::rank;
+
 /// Some times, in milliseconds.
 #[derive(Debug, Serialize)]
 pub(super) struct Spread {
@@ -23,12 +25,6 @@ impl Spread {
         let (median, p99) = (rank(&millis, 0.5), rank(&millis, 0.99));
         Some(Spread { name: name.into(), samples: millis.len(), least, median, p99, worst })
     }
-}
-
-/// The least value that so many of all do not exceed.
-pub(super) fn rank(sorted: &[f64], part: f64) -> f64 {
-    let rank = (sorted.len() as f64 * part).ceil() as usize;
-    sorted[rank.clamp(1, sorted.len()) - 1]
 }
 
 /// A time in milliseconds.
