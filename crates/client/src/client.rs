@@ -94,6 +94,20 @@ impl Client {
         self.json(self.request(Method::POST, &path, body), RESOLVE_WITHIN).await
     }
 
+    /// What all paths begin with.
+    pub(crate) fn base_path(&self) -> &str {
+        self.url.path().trim_end_matches('/')
+    }
+
+    /// Host and port.
+    pub(crate) fn authority(&self) -> String {
+        authority(&self.url)
+    }
+
+    pub(crate) fn token(&self) -> Option<&HeaderValue> {
+        self.token.as_ref()
+    }
+
     fn request(&self, method: Method, path: &[&str], body: Bytes) -> Request<Bytes> {
         let mut url = self.url.clone();
         if let Ok(mut segments) = url.path_segments_mut() {

@@ -13,10 +13,10 @@ use tokio::task::AbortHandle;
 use crate::error::{ClientError, late};
 
 /// How long a connection may take to come about: nodes are near, and whoever waits has other nodes to ask.
-const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+pub(crate) const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 
 /// The largest answer that is read: some 100,000 roles.
-const MAX_ANSWER: usize = 32 * 1024 * 1024;
+pub(crate) const MAX_ANSWER: usize = 32 * 1024 * 1024;
 
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,

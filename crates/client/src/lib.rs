@@ -6,9 +6,12 @@
 
 mod answers;
 mod client;
+mod connection;
 mod error;
 mod exchange;
 
 pub use answers::{Cluster, From, FromError, Resolved};
 pub use client::Client;
+pub use connection::{Connection, Reply};
 pub use error::{AddressError, ClientError};
+pub use hyper::Method;

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use consort_cluster::Collector;
 use consort_server::axum::Router;
 use consort_server::streams::{self, Streams};
 use consort_server::views::{self, Paths, Views};
@@ -12,10 +10,6 @@ use consort_server::{Cluster, GateKind, Metrics};
 use consort_views::Definitions;
 
 use crate::ground::Ground;
-
-/// How long the first record of a frame waits for others: short beside an fsync or a confirm, and long
-/// enough that requests which arrive together share one.
-const COLLECT_FOR: Duration = Duration::from_millis(1);
 
 /// Streams in, views out.
 #[derive(Debug)]
@@ -32,11 +26,10 @@ impl Doors {
         cluster: &Cluster,
         metrics: &mut Metrics,
     ) -> Doors {
-        let (appender, runtime) = (Arc::clone(&ground.appender), Arc::clone(&ground.runtime));
         let streams = Streams::new(streams::Options {
             definitions,
             gates,
-            collector: Collector::new(appender, runtime, COLLECT_FOR),
+            collector: ground.collector.clone(),
             entropy: Arc::clone(&ground.entropy),
             metrics,
         });

@@ -1,16 +1,21 @@
 //! What the parts of a node are built on.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use consort_cluster::{Appender, Runtime, TokioRuntime};
+use consort_cluster::{Appender, Collector, Runtime, TokioRuntime};
 use consort_engines::Engine;
-use consort_kernel::{Entropy, Log, Store, SystemEntropy};
+use consort_kernel::{Entropy, Inlet, Log, Store, SystemEntropy};
 use consort_server::Resolvers;
 
 /// How long the appender tries to bring a frame into the log: longer than an engine takes to restart, and
 /// far below the time for which workers remember producers.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(10);
+
+/// How long the first record of a frame waits for others: short beside an fsync or a confirm, and long
+/// enough that requests which arrive together share one.
+const COLLECT_FOR: Duration = Duration::from_millis(1);
 
 /// The open engine and what goes with it, for the parts of a node.
 #[derive(Clone, Debug)]
@@ -25,12 +30,30 @@ pub struct Ground {
     pub entropy: Arc<dyn Entropy>,
     /// Appends frames to any partition.
     pub appender: Arc<Appender>,
+    /// Appends records, many callers' in one frame.
+    pub collector: Collector,
     /// Where a part says how its stopped roles go on. A role `worker:STREAM/INDEX` that no part knows
     /// is one pipeline named `all`.
     pub resolvers: Resolvers,
 }
 
 impl Ground {
+    /// What the streams stand on, with the queues that fill some of them.
+    pub(crate) fn for_streams(
+        &self,
+        inlets: BTreeMap<String, Arc<dyn Inlet>>,
+    ) -> consort_views::part::Options {
+        consort_views::part::Options {
+            log: Arc::clone(&self.log),
+            store: Arc::clone(&self.store),
+            runtime: Arc::clone(&self.runtime),
+            entropy: Arc::clone(&self.entropy),
+            appender: Arc::clone(&self.appender),
+            collector: self.collector.clone(),
+            inlets,
+        }
+    }
+
     /// Must be called within a tokio runtime.
     pub(crate) fn of(engine: &Engine) -> Ground {
         let (log, store) = (Arc::clone(&engine.log), Arc::clone(&engine.store));
@@ -44,6 +67,8 @@ impl Ground {
             GIVE_UP_AFTER,
         );
         let resolvers = Resolvers::default();
-        Ground { log, store, runtime, entropy, appender: Arc::new(appender), resolvers }
+        let appender = Arc::new(appender);
+        let collector = Collector::new(Arc::clone(&appender), Arc::clone(&runtime), COLLECT_FOR);
+        Ground { log, store, runtime, entropy, appender, collector, resolvers }
     }
 }

@@ -20,6 +20,7 @@
 //! ```
 
 pub mod config;
+mod doors;
 mod ground;
 mod identity;
 mod node;

@@ -1,18 +1,24 @@
 //! Wires a node together: engine, probes, metrics, HTTP, cluster. The one place where the parts meet.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use consort_cluster::{ClusterNode, JoinError, Left, Part, Roster, Scale};
 use consort_engines::Engine;
-use consort_kernel::Poison;
-use consort_server::{BindError, Cluster, Drained, Handle, Limits, Metrics, Probe, Server, Wanted};
+use consort_kernel::{Inlet, Poison};
+use consort_server::axum::Router;
+use consort_server::{
+    BindError, Cluster, Drained, GateKind, Handle, Limits, Metrics, Probe, Server, Wanted,
+};
+use consort_views::{DefinitionsError, StreamsPart};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::config::{Config, Durability, EngineConfig, HttpConfig, SecretUrl};
+use crate::config::{Config, Durability, EngineConfig, Gate, HttpConfig, SecretUrl};
+use crate::doors::Doors;
 use crate::ground::Ground;
 use crate::identity;
 use crate::partition::PartitionResolver;
@@ -39,6 +45,8 @@ pub enum StartError {
     Engine { url: SecretUrl, source: consort_engines::OpenError },
     #[error(transparent)]
     Http(#[from] BindError),
+    #[error(transparent)]
+    Definitions(#[from] DefinitionsError),
     #[error("the node could not join the cluster: {0}")]
     Join(#[from] JoinError),
 }
@@ -60,7 +68,11 @@ impl Node {
             .await
             .map_err(|source| StartError::Engine { url: config.engine.url.clone(), source })?;
         let ground = Ground::of(&engine);
-        let parts = parts(&ground);
+        config.definitions.agree(&*engine.store).await?;
+        let mut parts = parts(&ground);
+        let definitions = Arc::new(config.definitions.clone());
+        let inlets = inlets(&config).await?;
+        parts.push(Arc::new(StreamsPart::new(&definitions, ground.for_streams(inlets))));
         // Behind those of the parts, which know their pipelines.
         let (log, store) = (Arc::clone(&engine.log), Arc::clone(&engine.store));
         ground.resolvers.add(Arc::new(PartitionResolver { log, store }));
@@ -70,7 +82,10 @@ impl Node {
         metrics
             .describe_engine(config.engine.broker.as_ref().map_or(store, SecretUrl::scheme), store);
         let cluster = Cluster::new(wanted(), ground.resolvers.clone(), &mut metrics);
-        let http = Http::start(&config.http, &engine, &cluster, metrics).await?;
+        let doors = Doors::new(&definitions, gates(&config), &ground, &cluster, &mut metrics);
+        let routes = cluster.routes().merge(doors.routes());
+        let probes = probes(&engine).into_iter().chain([cluster.probe()]).collect();
+        let http = Http::start(&config.http, probes, routes, metrics).await?;
 
         let id = config.node.id.clone().unwrap_or_else(identity::default_id);
         let joining = consort_cluster::Options {
@@ -155,17 +170,17 @@ impl Http {
     /// The server answers from here on, and says that it is not ready until the node has joined.
     async fn start(
         config: &HttpConfig,
-        engine: &Engine,
-        cluster: &Cluster,
+        probes: Vec<Probe>,
+        routes: Router,
         metrics: Metrics,
     ) -> Result<Http, BindError> {
         let server = Server::bind(consort_server::Options {
             listen: config.listen,
             limits: limits(config),
             tokens: config.tokens.clone(),
-            probes: probes(engine).into_iter().chain([cluster.probe()]).collect(),
+            probes,
             metrics,
-            routes: cluster.routes(),
+            routes,
         })
         .await?;
         let handle = server.handle();
@@ -186,6 +201,37 @@ impl Http {
             Drained { unfinished: 0 }
         })
     }
+}
+
+/// The gate that each stream is to have.
+fn gates(config: &Config) -> BTreeMap<String, GateKind> {
+    config.streams.iter().map(|(name, stream)| (name.clone(), kind_of(stream.gate))).collect()
+}
+
+fn kind_of(gate: Gate) -> GateKind {
+    match gate {
+        Gate::Adaptive => GateKind::Adaptive,
+        Gate::Breaker => GateKind::Breaker,
+        Gate::Off => GateKind::Off,
+    }
+}
+
+/// The queues that streams are filled from.
+async fn inlets(config: &Config) -> Result<BTreeMap<String, Arc<dyn Inlet>>, StartError> {
+    let mut inlets = BTreeMap::new();
+    for (name, stream) in &config.streams {
+        let Some(source) = &stream.amqp else { continue };
+        let opened = consort_engines::open_inlet(
+            source.url.reveal(),
+            &source.queue,
+            config.engine.tls_ca.as_deref(),
+        );
+        let inlet = opened
+            .await
+            .map_err(|error| StartError::Engine { url: source.url.clone(), source: error })?;
+        inlets.insert(name.clone(), inlet);
+    }
+    Ok(inlets)
 }
 
 /// Joins, and says what it waits for where an earlier process has the id.

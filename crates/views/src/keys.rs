@@ -54,6 +54,11 @@ pub(crate) fn rejects(view: &Name) -> Name {
     feed("rejects", view)
 }
 
+/// The list of messages from a queue that are no events of the stream.
+pub(crate) fn refused(stream: &Name) -> Name {
+    feed("refused", stream)
+}
+
 /// What to note where, should an addition to this group overflow.
 pub(crate) fn overflow_note(feed: &Name, group: &Key) -> Note {
     Note { feed: feed.clone(), entry: group.to_bytes() }
@@ -64,10 +69,10 @@ pub(crate) fn overflow_group(entry: &Bytes) -> Key {
     Key::from_stored(entry.clone())
 }
 
-fn feed(what: &str, view: &Name) -> Name {
-    match Name::new(&format!("{what}.{view}")) {
+fn feed(what: &str, of: &Name) -> Name {
+    match Name::new(&format!("{what}.{of}")) {
         Ok(name) => name,
-        // Views with longer names are refused when they are declared.
-        Err(error) => panic!("the view's name {view} is too long: {error}"),
+        // Streams and views with longer names are refused when they are declared.
+        Err(error) => panic!("the name {of} is too long: {error}"),
     }
 }

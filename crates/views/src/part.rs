@@ -1,16 +1,18 @@
-//! The part of a node that folds streams: a role for each partition, and one for each stream that lets go
-//! of what is old.
+//! The part of a node that folds streams: a role for each partition, one for each stream that lets go of
+//! what is old, and one that takes from a queue where a stream is filled by it.
 
 mod keeper;
+mod taker;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use consort_cluster::status::ClusterStatus;
 use consort_cluster::worker::{self, Plan};
-use consort_cluster::{Appender, Ended, Part, Role, Runtime, Tenure};
-use consort_kernel::{Entropy, Log, Most, Name, Store};
+use consort_cluster::{Appender, Collector, Ended, Part, Role, Runtime, Tenure};
+use consort_kernel::{Entropy, Inlet, Log, Most, Name, Store};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
@@ -27,6 +29,7 @@ pub(crate) static PIPELINE: LazyLock<Name> = LazyLock::new(|| match Name::new("a
 /// The kinds of roles.
 const WORKER: &str = "worker";
 const KEEPER: &str = "keeper";
+const TAKER: &str = "taker";
 
 /// How much a worker reads at once: large enough that updates of one group merge, and small enough that
 /// the batches of all partitions of a stream fit the memory of a small machine.
@@ -52,6 +55,10 @@ pub struct Options {
     pub entropy: Arc<dyn Entropy>,
     /// Appends control frames.
     pub appender: Arc<Appender>,
+    /// Appends events.
+    pub collector: Collector,
+    /// The queues that streams are filled from, by the streams' names.
+    pub inlets: BTreeMap<String, Arc<dyn Inlet>>,
 }
 
 /// Folds all streams of a node's definitions.
@@ -64,6 +71,7 @@ struct Folded {
     stream: Arc<Stream>,
     plan: Arc<StreamPlan>,
     views: Vec<Name>,
+    inlet: Option<Arc<dyn Inlet>>,
 }
 
 /// How far the views of a stream are behind what was accepted.
@@ -87,13 +95,14 @@ impl StreamsPart {
                 .filter(|view| view.from.name == stream.name)
                 .map(|view| view.name.clone())
                 .collect(),
+            inlet: options.inlets.get(stream.name.as_str()).cloned(),
             stream: Arc::clone(stream),
         };
         StreamsPart { streams: definitions.streams.iter().map(folded).collect(), options }
     }
 
     fn worker(&self, folded: &Folded, index: u32) -> worker::Options {
-        let Options { log, store, runtime, entropy, appender } = self.options.clone();
+        let Options { log, store, runtime, entropy, appender, .. } = self.options.clone();
         worker::Options {
             log,
             store,
@@ -125,7 +134,9 @@ impl Part for StreamsPart {
         let of_stream = |folded: &Folded| {
             let stream = Arc::clone(&folded.stream);
             let workers = (0..stream.partitions).map(move |index| worker_role(&stream.name, index));
-            workers.chain([Role::new(KEEPER, folded.stream.name.as_str())])
+            let name = folded.stream.name.as_str();
+            let taker = folded.inlet.as_ref().map(|_| Role::new(TAKER, name));
+            workers.chain([Role::new(KEEPER, name)]).chain(taker)
         };
         self.streams.iter().flat_map(of_stream).collect()
     }
@@ -142,6 +153,16 @@ impl Part for StreamsPart {
                 worker::run(self.worker(folded, index), tenure).boxed()
             }
             (Some(folded), KEEPER, None) => self.keeper(folded).run(tenure).boxed(),
+            (Some(Folded { stream, inlet: Some(inlet), .. }), TAKER, None) => {
+                let taker = taker::Taker {
+                    inlet: Arc::clone(inlet),
+                    stream: Arc::clone(stream),
+                    store: Arc::clone(&self.options.store),
+                    collector: self.options.collector.clone(),
+                    runtime: Arc::clone(&self.options.runtime),
+                };
+                taker.run(tenure).boxed()
+            }
             _ => async move {
                 Ended::Yielded { reason: format!("this node does not know the work of {role}") }
             }
@@ -158,7 +179,7 @@ impl fmt::Debug for StreamsPart {
 }
 
 fn worker_role(stream: &Name, index: u32) -> Role {
-    Role::new(WORKER, &format!("{stream}/{index}"))
+    Role::new(WORKER, format!("{stream}/{index}"))
 }
 
 impl Lag {

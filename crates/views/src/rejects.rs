@@ -87,7 +87,7 @@ pub async fn newest(store: &dyn Store, view: &View, most: usize) -> Result<Vec<L
 }
 
 /// The last `most` entries of a feed, which is read through: lists are short, or something is very wrong.
-async fn tail(
+pub(crate) async fn tail(
     store: &dyn Store,
     shard: Shard,
     feed: &consort_kernel::Name,

@@ -180,7 +180,7 @@ async fn folded(rides: &[Ride], seed: u64) -> Answers {
     let plan: Arc<dyn Plan> = Arc::new(StreamPlan::new(Arc::clone(&stream), &views, SHARDS));
     let mut workers = Vec::new();
     for index in 0..PARTITIONS {
-        let (tenure, control) = Tenure::new(Role::new("worker", &format!("rides/{index}")), 1);
+        let (tenure, control) = Tenure::new(Role::new("worker", format!("rides/{index}")), 1);
         let options = worker::Options {
             log: log.clone(),
             store: store.clone(),

@@ -1,5 +1,6 @@
 //! The command line: what can be asked, and where it is done.
 
+mod bench;
 mod check;
 mod drain;
 mod remote;
@@ -13,6 +14,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use bench::BenchCommand;
 use drain::DrainArgs;
 use resolve::ResolveArgs;
 use settings::SettingArgs;
@@ -35,6 +37,7 @@ Examples:
   consort serve -c consort.toml              run a node
   consort status                             who does what in the cluster, and what is wrong
   consort drain a                            retire node 'a' without an interruption
+  consort bench lifts                        post lift rides, measure, and check the answers
 
 Exit codes:
   0   done, stopped by SIGTERM or SIGINT, or retired by `consort drain`
@@ -88,6 +91,9 @@ enum Command {
     /// Makes a partition go on that stopped because data was lost
     #[command(after_help = resolve::EXAMPLES)]
     Resolve(ResolveArgs),
+    /// Puts load on nodes and checks their answers
+    #[command(subcommand)]
+    Bench(BenchCommand),
     /// Prints settings
     Config {
         /// Print a commented config file with every setting and its default
@@ -104,6 +110,7 @@ impl Cli {
             Command::Status(arguments) => status::run(&arguments),
             Command::Drain(arguments) => drain::run(&arguments),
             Command::Resolve(arguments) => resolve::run(&arguments),
+            Command::Bench(command) => bench::run(&command),
             Command::Config { .. } => print_defaults(),
         }
     }

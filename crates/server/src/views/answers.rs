@@ -7,7 +7,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawPathParams, RawQuery, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use consort_kernel::QueryError;
+use consort_kernel::{QueryError, ReadError};
 use consort_views::{Lag, Page, Position, Query, QueryRefusal, View};
 use serde_json::json;
 
@@ -95,11 +95,24 @@ pub(super) async fn rejects(
 ) -> Result<Response, Problem> {
     let view = views.view(name)?;
     let lines = consort_views::rejects::newest(&*views.0.store, &view, REJECTS_SHOWN).await;
-    let lines = lines.map_err(|error| {
-        let detail = format!("the list could not be read: {error}; ask again");
-        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "store-failed", detail)
-    })?;
+    let lines = lines.map_err(|error| list_failed(&error))?;
     Ok(Json(json!({"view": view.name.as_str(), "rejects": lines})).into_response())
+}
+
+/// `GET /streams/{stream}/rejects`: messages from a queue that were no events.
+pub(super) async fn refused_messages(
+    State(views): State<Views>,
+    name: Result<Path<String>, PathRejection>,
+) -> Result<Response, Problem> {
+    let name = name.map_or_else(|_| String::new(), |Path(name)| name);
+    let Some(stream) = views.0.definitions.stream(&name) else {
+        let shown: String = name.chars().take(100).collect();
+        let detail = format!("there is no stream '{shown}'");
+        return Err(Problem::new(StatusCode::NOT_FOUND, "no-such-stream", detail));
+    };
+    let list = consort_views::refused::newest(&*views.0.store, &stream.name, REJECTS_SHOWN).await;
+    let list = list.map_err(|error| list_failed(&error))?;
+    Ok(Json(json!({"stream": name, "rejects": list})).into_response())
 }
 
 impl Views {
@@ -214,6 +227,11 @@ fn wants_csv(headers: &HeaderMap) -> bool {
 
 fn refused(refusal: &QueryRefusal) -> Problem {
     Problem::new(StatusCode::BAD_REQUEST, "invalid-query", refusal.to_string())
+}
+
+fn list_failed(error: &ReadError) -> Problem {
+    let detail = format!("the list could not be read: {error}; ask again");
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "store-failed", detail)
 }
 
 fn store_failed(error: &QueryError) -> Problem {

@@ -72,6 +72,7 @@ impl Views {
             .route("/views", get(answers::list))
             .route("/views/{view}", get(answers::by_name))
             .route("/views/{view}/rejects", get(answers::rejects))
+            .route("/streams/{stream}/rejects", get(answers::refused_messages))
             .with_state(self.clone());
         for view in self.0.views.values() {
             for (at, route) in view.routes.iter().enumerate() {

@@ -10,6 +10,7 @@ use consort_kernel::{Cursor, Log, Most, Name, Partition, ReadError, Shard, Store
 
 use super::PIPELINE;
 use crate::keys;
+use crate::refused;
 use crate::stream::Stream;
 
 /// How often it looks.
@@ -56,7 +57,8 @@ impl Keeper {
                 self.shorten(shard, &keys::overflows(view)).await?;
             }
         }
-        Ok(())
+        let stream = &self.stream.name;
+        self.shorten(refused::home(&*self.store, stream), &keys::refused(stream)).await
     }
 
     /// Trims what is applied and older than the stream keeps.
