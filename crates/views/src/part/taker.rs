@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use consort_cluster::{Collector, Ended, Runtime, Tenure};
+use consort_kernel::limits::RECORD_BYTES;
 use consort_kernel::{AppendError, CommitError, Fault, Inlet, Message, Store, Tag};
 use futures::future::join_all;
 
@@ -19,6 +20,10 @@ use crate::stream::Stream;
 
 /// Messages taken at once: enough that a frame of each partition carries some.
 const TAKEN_MOST: usize = 500;
+
+/// Bytes submitted together: a batch may hold more than a frame does. With any one record more it would
+/// still fit.
+const SUBMITTED_BYTES: usize = 1 << 20;
 
 /// How long one take waits. It only bounds how late other things are noticed.
 const TAKE_WAIT: Duration = Duration::from_secs(1);
@@ -80,7 +85,7 @@ impl Taker {
         let judged = self.judge(messages).await?;
         // Until they are in the log, these messages are this taker's: it does not take others meanwhile.
         // The queue gives them out again if it dies.
-        self.append(judged.records).await;
+        self.append(submissions(judged.records)).await;
         while let Err(fault) = refused::note(&*self.store, &self.stream.name, &judged.refused).await
         {
             tracing::warn!(stream = %self.stream.name, %fault, "refused messages could not be noted yet");
@@ -110,41 +115,66 @@ impl Taker {
     fn record(&self, message: &Message) -> Result<(u32, Bytes), String> {
         let taken = self.stream.schema.take(&message.body, &[]);
         let mut event = taken.map_err(|rejection| rejection.to_string())?;
-        event.id = message.id.clone().or_else(|| self.stream.id_in(&event));
+        // An empty id is what some clients send when they have none.
+        let id = message.id.clone().filter(|id| !id.is_empty());
+        event.id = id.or_else(|| self.stream.id_in(&event));
         let record = event.encode();
+        if record.len() > RECORD_BYTES {
+            return Err(format!("the event is larger than {RECORD_BYTES} bytes"));
+        }
         Ok((self.stream.partition_for(&event, &record), record))
     }
 
-    /// Appends to all partitions, again and again until it is done.
-    async fn append(&self, mut records: BTreeMap<u32, Vec<Bytes>>) {
+    /// Appends all of them, again and again until it is done.
+    async fn append(&self, mut submissions: Vec<(u32, Vec<Bytes>)>) {
         loop {
-            let appends = records.iter().map(|(&index, records)| {
+            let appends = submissions.into_iter().map(async |(index, records)| {
                 let partition = self.stream.partition(index);
-                let (collector, records) = (&self.collector, records.clone());
-                async move { (index, collector.submit(&partition, records).await) }
+                let appended = self.collector.submit(&partition, records.clone()).await;
+                (index, records, appended)
             });
-            for (index, result) in join_all(appends).await {
-                match result {
-                    Ok(_) => {
-                        records.remove(&index);
-                    }
-                    // One that no frame takes would not be taken the next time either. Messages are bounded
-                    // in number and each is smaller than a record, so this is not expected.
+            submissions = Vec::new();
+            for (index, records, appended) in join_all(appends).await {
+                match appended {
+                    Ok(_) => {}
+                    // One that no frame takes would not be taken the next time either. Records and
+                    // submissions are smaller than that, so this is not expected.
                     Err(AppendError::Refused(refusal)) => {
                         tracing::error!(stream = %self.stream.name, %refusal, "messages are left out");
-                        records.remove(&index);
                     }
                     Err(error) => {
                         tracing::debug!(stream = %self.stream.name, %error, "not appended yet");
+                        submissions.push((index, records));
                     }
                 }
             }
-            if records.is_empty() {
+            if submissions.is_empty() {
                 return;
             }
             self.runtime.sleep(PAUSE).await;
         }
     }
+}
+
+/// The records of each partition in their order, in parts that a frame takes.
+fn submissions(records: BTreeMap<u32, Vec<Bytes>>) -> Vec<(u32, Vec<Bytes>)> {
+    let mut submissions: Vec<(u32, Vec<Bytes>)> = Vec::new();
+    for (index, records) in records {
+        let mut bytes = usize::MAX;
+        for record in records {
+            match submissions.last_mut().filter(|_| bytes < SUBMITTED_BYTES) {
+                Some((_, open)) => {
+                    bytes += record.len();
+                    open.push(record);
+                }
+                None => {
+                    bytes = record.len();
+                    submissions.push((index, vec![record]));
+                }
+            }
+        }
+    }
+    submissions
 }
 
 impl From<refused::NoteError> for Fault {
@@ -153,5 +183,36 @@ impl From<refused::NoteError> for Fault {
             CommitError::Engine(fault) | CommitError::Unknown(fault) => fault,
             other => Fault::Retryable(other.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn submissions_fit_a_frame_and_keep_the_order() {
+        let record = |number: u8, bytes: usize| Bytes::from(vec![number; bytes]);
+        let large = RECORD_BYTES;
+        let records = BTreeMap::from([
+            (
+                3,
+                vec![
+                    record(1, 10),
+                    record(2, large),
+                    record(3, large),
+                    record(4, 10),
+                    record(5, 10),
+                ],
+            ),
+            (7, vec![record(6, SUBMITTED_BYTES), record(7, 1)]),
+        ]);
+        let shown: Vec<(u32, Vec<u8>)> = submissions(records)
+            .iter()
+            .map(|(index, records)| (*index, records.iter().map(|record| record[0]).collect()))
+            .collect();
+        let expected = [(3, vec![1, 2]), (3, vec![3]), (3, vec![4, 5]), (7, vec![6]), (7, vec![7])];
+        assert_eq!(shown, expected);
+        assert_eq!(submissions(BTreeMap::new()), []);
     }
 }
