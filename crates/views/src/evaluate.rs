@@ -90,15 +90,8 @@ impl Node {
             },
             Node::Compare(comparison, left, right) => both(left, right, event)?
                 .map(|(left, right)| Value::Bool(comparison.holds(left.cmp(&right)))),
-            // One that is false decides, whatever the other is.
-            Node::And(left, right) => match (left.truth(event)?, right.truth(event)?) {
-                (Some(false), _) | (_, Some(false)) => Some(Value::Bool(false)),
-                (left, right) => left.and(right).map(Value::Bool),
-            },
-            Node::Or(left, right) => match (left.truth(event)?, right.truth(event)?) {
-                (Some(true), _) | (_, Some(true)) => Some(Value::Bool(true)),
-                (left, right) => left.and(right).map(Value::Bool),
-            },
+            Node::And(left, right) => decided(false, left.truth(event), || right.truth(event))?,
+            Node::Or(left, right) => decided(true, left.truth(event), || right.truth(event))?,
             Node::If(condition, then, otherwise) => match condition.truth(event)? {
                 Some(true) => then.evaluate(event)?,
                 Some(false) => otherwise.evaluate(event)?,
@@ -126,6 +119,24 @@ impl Node {
             _ => None,
         })
     }
+}
+
+/// Both sides of `&&`, which `false` decides, or of `||`, which `true` does: whatever the other side is, be
+/// it absent or without a value, so that `n != 0 && 10 / n > 2` does what it says.
+fn decided(
+    deciding: bool,
+    left: Result<Option<bool>, EvaluationError>,
+    right: impl FnOnce() -> Result<Option<bool>, EvaluationError>,
+) -> Evaluated {
+    let decides = |side: &Result<Option<bool>, _>| *side == Ok(Some(deciding));
+    if decides(&left) {
+        return Ok(Some(Value::Bool(deciding)));
+    }
+    let right = right();
+    if decides(&right) {
+        return Ok(Some(Value::Bool(deciding)));
+    }
+    Ok(left?.and(right?).map(Value::Bool))
 }
 
 impl Comparison {

@@ -403,6 +403,10 @@ mod tests {
             ("wait != null && wait > 1", truth(false)),
             ("vip || wait > 1", truth(true)),
             ("lift / (lift - 7)", Err(EvaluationError::DivisionByZero)),
+            ("lift != 7 && 10 / (lift - 7) > 2", truth(false)),
+            ("lift == 7 || 10 / (lift - 7) > 2", truth(true)),
+            ("10 / (lift - 7) > 2 || vip", truth(true)),
+            ("lift == 7 && 10 / (lift - 7) > 2", Err(EvaluationError::DivisionByZero)),
             ("9223372036854775807 + lift", Err(EvaluationError::Overflow)),
         ];
         for (text, expected) in cases {

@@ -162,6 +162,8 @@ impl<'de> Visitor<'de> for EventSeed<'_> {
             *rejection = Some(reason);
             Err(A::Error::custom("rejected"))
         };
+        // Fields that came as null, of which nothing is seen in the values.
+        let mut nulls = Vec::new();
         while let Some(Name(name)) = map.next_key()? {
             let Some(at) = self.schema.find(&name) else {
                 if self.schema.unknown == Unknown::Ignore {
@@ -171,7 +173,7 @@ impl<'de> Visitor<'de> for EventSeed<'_> {
                 let known = self.schema.known();
                 return reject(Rejection::UnknownField { field: name.into(), known });
             };
-            if self.values[at].is_some() {
+            if self.values[at].is_some() || nulls.contains(&at) {
                 return reject(Rejection::Twice(name.into()));
             }
             let ty = &self.schema.fields[at].ty;
@@ -181,7 +183,7 @@ impl<'de> Visitor<'de> for EventSeed<'_> {
             };
             match taken {
                 Taken::Value(value) if ty.allows(&value) => self.values[at] = Some(value),
-                Taken::Null if ty.optional => {}
+                Taken::Null if ty.optional => nulls.push(at),
                 _ => {
                     let wanted = ty.to_string();
                     return reject(Rejection::Wrong { field: name.into(), wanted });
@@ -335,6 +337,8 @@ mod tests {
             (r#"{"skier":1,"season":"x","paid":1e1}"#, "field 'paid' must be"),
             (r#"{"skier":1}"#, "field 'season' is missing: it must be a text of 1 to 8 characters"),
             (r#"{"skier":1,"season":"x","skier":1}"#, "field 'skier' comes twice"),
+            (r#"{"skier":1,"wait":null,"wait":1,"season":"x"}"#, "field 'wait' comes twice"),
+            (r#"{"skier":1,"wait":1,"wait":null,"season":"x"}"#, "field 'wait' comes twice"),
             (r#"{"skeir":1}"#, "unknown field 'skeir'; there are 'skier', 'season'"),
             (r#"[]"#, "not a JSON object"),
             (r#"{"skier":1,"season":"x"} x"#, "not a JSON object: trailing characters"),
