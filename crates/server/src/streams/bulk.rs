@@ -6,6 +6,7 @@ use axum::body::Body;
 use axum::response::Response;
 use consort_cluster::{Appending, Place};
 use consort_kernel::AppendError;
+use consort_kernel::limits::RECORD_BYTES;
 use consort_views::{Event, Position};
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
@@ -66,10 +67,15 @@ impl<'a> Intake<'a> {
         }
     }
 
-    pub(super) fn take(&mut self, mut event: Event) {
+    /// Takes an event, or tells why no log would.
+    pub(super) fn take(&mut self, mut event: Event, bulk: &mut Bulk) {
         let stream = &self.entrance.stream;
         event.id = stream.id_in(&event);
         let record = event.encode();
+        if record.len() > RECORD_BYTES {
+            self.entrance.metrics.rejected.inc();
+            return bulk.reject(format!("the event is larger than {RECORD_BYTES} bytes"));
+        }
         self.sorted.push(stream.partition_for(&event, &record), record);
     }
 
@@ -221,7 +227,7 @@ fn take_line(entrance: &Entrance, line: Line, intake: &mut Intake<'_>, bulk: &mu
             // An empty line is no event, and no mistake.
             b"" => return,
             json => match entrance.stream.schema.take(json, &[]) {
-                Ok(event) => return intake.take(event),
+                Ok(event) => return intake.take(event, bulk),
                 Err(rejection) => rejection.to_string(),
             },
         },

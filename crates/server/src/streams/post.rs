@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::body::{Body, to_bytes};
-use axum::extract::rejection::PathRejection;
+use axum::extract::rejection::{PathRejection, RawPathParamsRejection};
 use axum::extract::{Path, RawPathParams, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -16,6 +16,7 @@ use super::answers::{self, Bulk};
 use super::bulk::{self, Intake};
 use super::{Entrance, POST_WITHIN, Streams};
 use crate::problem::Problem;
+use crate::views::path_fields;
 
 /// The longest `Idempotency-Key`.
 const KEY_MOST: usize = 255;
@@ -56,7 +57,7 @@ pub(super) async fn by_name(
 ) -> Result<Response, Problem> {
     let name = name.map_or_else(|_| String::new(), |Path(name)| name);
     let Some(entrance) = streams.entrances().get(&name) else {
-        return Err(no_such_stream(&streams, &name));
+        return Err(no_such_stream(streams.entrances().keys().map(String::as_str), &name));
     };
     let (head, body) = request.into_parts();
     match Form::of(&head.headers) {
@@ -65,22 +66,30 @@ pub(super) async fn by_name(
             refuse_key(&head.headers)?;
             bulk::lines(entrance, body).await
         }
-        None => Err(Problem::new(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "content-type",
-            "events are taken as application/json (one, or a list) or application/x-ndjson (one a line)",
-        )),
+        None => {
+            let detail = "events are taken as application/json (one, or a list) or application/x-ndjson (one a line)";
+            Err(not_taken(detail))
+        }
     }
 }
 
 /// A stream's own route: the path's fields join the body's.
 pub(super) async fn by_route(
     State(entrance): State<Arc<Entrance>>,
-    parameters: RawPathParams,
+    path: Result<RawPathParams, RawPathParamsRejection>,
     request: Request,
 ) -> Result<Response, Problem> {
+    let path = path_fields(path)?;
     let stream = &entrance.stream;
-    let preset = path_fields(stream, &parameters).map_err(|rejection| {
+    if Form::of(request.headers()) != Some(Form::Json) {
+        let detail = format!(
+            "events are taken here as application/json (one, or a list); those of many lines go to \
+             /streams/{}",
+            stream.name
+        );
+        return Err(not_taken(detail));
+    }
+    let preset = preset_by(stream, &path).map_err(|rejection| {
         entrance.metrics.rejected.inc();
         invalid(&rejection)
     })?;
@@ -88,13 +97,11 @@ pub(super) async fn by_route(
     events(&entrance, &head.headers, body, &preset).await
 }
 
-fn path_fields(
-    stream: &Stream,
-    parameters: &RawPathParams,
-) -> Result<Vec<(usize, Value)>, Rejection> {
+/// The values that the path gives to fields.
+fn preset_by(stream: &Stream, path: &RawPathParams) -> Result<Vec<(usize, Value)>, Rejection> {
     let fields = stream.route.as_ref().map_or(&[][..], |route| &route.fields[..]);
     let mut preset = Vec::with_capacity(fields.len());
-    for (field, (_, text)) in fields.iter().zip(parameters) {
+    for (field, (_, text)) in fields.iter().zip(path) {
         if let Some(at) = stream.schema.find(field) {
             preset.push((at, stream.schema.parse(at, text)?));
         }
@@ -159,7 +166,7 @@ async fn list(
     for item in items {
         bulk.begin();
         match entrance.stream.schema.take(item.get().as_bytes(), preset) {
-            Ok(event) => intake.take(event),
+            Ok(event) => intake.take(event, &mut bulk),
             Err(rejection) => {
                 entrance.metrics.rejected.inc();
                 bulk.reject(rejection.to_string());
@@ -194,14 +201,19 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     }
 }
 
-fn no_such_stream(streams: &Streams, name: &str) -> Problem {
-    let known: Vec<String> = streams.entrances().keys().map(|name| format!("'{name}'")).collect();
+/// There is no stream of this name, but those that are `known`.
+pub(crate) fn no_such_stream<'a>(known: impl Iterator<Item = &'a str>, name: &str) -> Problem {
+    let known: Vec<String> = known.map(|name| format!("'{name}'")).collect();
     let shown: String = name.chars().take(100).collect();
     let detail = match known.is_empty() {
         true => format!("there is no stream '{shown}': this node's config declares none"),
         false => format!("there is no stream '{shown}'; there are {}", known.join(", ")),
     };
     Problem::new(StatusCode::NOT_FOUND, "no-such-stream", detail)
+}
+
+fn not_taken(detail: impl Into<String>) -> Problem {
+    Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content-type", detail)
 }
 
 fn invalid(rejection: &Rejection) -> Problem {

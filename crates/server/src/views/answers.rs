@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::rejection::PathRejection;
+use axum::extract::rejection::{PathRejection, RawPathParamsRejection};
 use axum::extract::{Path, RawPathParams, RawQuery, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -11,8 +11,9 @@ use consort_kernel::{QueryError, ReadError};
 use consort_views::{Lag, Page, Position, Query, QueryRefusal, View};
 use serde_json::json;
 
-use super::{AFTER_WITHIN, Views};
+use super::{AFTER_WITHIN, Views, path_fields};
 use crate::problem::Problem;
+use crate::streams::no_such_stream;
 
 /// What a query waits for.
 const AFTER: HeaderName = HeaderName::from_static("consort-after");
@@ -72,10 +73,11 @@ pub(super) async fn by_name(
 /// A view's own route.
 pub(super) async fn by_route(
     State(Routed { views, view, at }): State<Routed>,
-    path: RawPathParams,
+    path: Result<RawPathParams, RawPathParamsRejection>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
+    let path = path_fields(path)?;
     let parameters = parameters(query.as_deref());
     let fields =
         view.routes[at].fields.iter().zip(&path).map(|(field, (_, value))| (&field[..], value));
@@ -106,9 +108,8 @@ pub(super) async fn refused_messages(
 ) -> Result<Response, Problem> {
     let name = name.map_or_else(|_| String::new(), |Path(name)| name);
     let Some(stream) = views.0.definitions.stream(&name) else {
-        let shown: String = name.chars().take(100).collect();
-        let detail = format!("there is no stream '{shown}'");
-        return Err(Problem::new(StatusCode::NOT_FOUND, "no-such-stream", detail));
+        let known = views.0.definitions.streams.iter().map(|stream| stream.name.as_str());
+        return Err(no_such_stream(known, &name));
     };
     let list = consort_views::refused::newest(&*views.0.store, &stream.name, REJECTS_SHOWN).await;
     let list = list.map_err(|error| list_failed(&error))?;
@@ -208,21 +209,26 @@ fn parameters(query: Option<&str>) -> Vec<(String, String)> {
     parsed.map(|(name, value)| (name.into_owned(), value.into_owned())).collect()
 }
 
-/// Whether CSV is named in `Accept` before JSON.
+/// Whether `Accept` prefers CSV to JSON: by their weights, then by which is named first.
 fn wants_csv(headers: &HeaderMap) -> bool {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
-    let types = accept
-        .unwrap_or_default()
-        .split(',')
-        .map(|one| one.split(';').next().unwrap_or_default().trim());
-    types
-        .filter_map(|one| match one {
-            "text/csv" => Some(true),
-            "application/json" | "*/*" => Some(false),
-            _ => None,
-        })
-        .next()
-        .unwrap_or(false)
+    let (mut csv, mut json) = (0.0, 0.0);
+    let mut csv_first = false;
+    for one in accept.unwrap_or_default().split(',') {
+        let mut parts = one.split(';').map(str::trim);
+        let media_type = parts.next().unwrap_or_default().to_ascii_lowercase();
+        let weight = parts.find_map(|part| part.strip_prefix("q=")?.parse::<f32>().ok());
+        let weight = weight.unwrap_or(1.0);
+        match media_type.as_str() {
+            "text/csv" => {
+                csv = weight;
+                csv_first = json == 0.0;
+            }
+            "application/json" | "*/*" if weight > json => json = weight,
+            _ => {}
+        }
+    }
+    csv > json || (csv > 0.0 && csv == json && csv_first)
 }
 
 fn refused(refusal: &QueryRefusal) -> Problem {

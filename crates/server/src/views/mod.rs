@@ -21,6 +21,7 @@ use crate::metrics::Metrics;
 use crate::streams::Streams;
 use lag::Lags;
 pub use paths::Paths;
+pub(crate) use paths::path_fields;
 
 /// How long a query waits for its position: as long as the slowest answer that is still worth having.
 pub(crate) const AFTER_WITHIN: Duration = Duration::from_secs(10);

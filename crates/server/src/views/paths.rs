@@ -2,7 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use axum::extract::RawPathParams;
+use axum::extract::rejection::RawPathParamsRejection;
+use axum::http::StatusCode;
 use consort_views::Route;
+
+use crate::problem::Problem;
 
 /// Paths by their shape. The router knows one path of each shape: two routes that name their fields
 /// differently share it, and take the fields by their order.
@@ -17,6 +22,16 @@ impl Paths {
             parts.map(|part| if part.starts_with('{') { "{}" } else { part }).collect();
         self.0.entry(shape.join("/")).or_insert_with(|| route.path.clone())
     }
+}
+
+/// The fields of a path; a problem if one is no text.
+pub(crate) fn path_fields(
+    given: Result<RawPathParams, RawPathParamsRejection>,
+) -> Result<RawPathParams, Problem> {
+    given.map_err(|rejection| {
+        let detail = format!("the path cannot be read: {rejection}");
+        Problem::new(StatusCode::BAD_REQUEST, "path", detail)
+    })
 }
 
 #[cfg(test)]

@@ -4,3 +4,4 @@ mod answers;
 mod bounds;
 mod client;
 mod cluster;
+mod gates;
