@@ -99,7 +99,8 @@ impl Load {
             if !reply.status.is_success() {
                 let said = String::from_utf8_lossy(&reply.body).into_owned();
                 return Err(format!(
-                    "{} does not serve the lift rides ({}): {said}",
+                    "{} does not serve the lift rides ({}): {said}\nStart it with the streams and views of \
+                     examples/lifts.toml, as `consort serve` without a config does",
                     client.url(),
                     reply.status
                 ));

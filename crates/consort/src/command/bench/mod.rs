@@ -53,8 +53,8 @@ pub(crate) struct LiftsArgs {
     #[arg(long, default_value_t = 1_000)]
     skiers: usize,
     /// The season to post into; must be new
-    #[arg(long)]
-    season: Option<String>,
+    #[arg(long, value_parser = Season::named)]
+    season: Option<Season>,
     /// Print the figures as JSON
     #[arg(long)]
     json: bool,
@@ -77,7 +77,7 @@ async fn lifts(arguments: &LiftsArgs) -> Result<(), String> {
     let clients: Vec<Client> =
         clients.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
     let season = match &arguments.season {
-        Some(season) => Season::named(season),
+        Some(season) => season.clone(),
         None => Season::fresh(),
     };
     let load = Load {

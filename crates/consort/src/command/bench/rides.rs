@@ -5,6 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use rand::Rng as _;
 use rand::rngs::SmallRng;
 
+/// The longest name of a season: as long as a text of the stream may be.
+const SEASON_MOST: usize = 256;
+
 /// A season that only one run posts into.
 #[derive(Clone, Debug)]
 pub(super) struct Season(String);
@@ -14,8 +17,15 @@ impl Season {
         Season(format!("bench-{:016x}", rand::random::<u64>()))
     }
 
-    pub(super) fn named(name: &str) -> Season {
-        Season(name.to_owned())
+    /// A season whose name stands in paths as it is.
+    pub(super) fn named(name: &str) -> Result<Season, String> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        match (1..=SEASON_MOST).contains(&name.len()) && name.chars().all(plain) {
+            true => Ok(Season(name.to_owned())),
+            false => Err(format!(
+                "use 1 to {SEASON_MOST} letters, digits, '-', '_' and '.' for a season"
+            )),
+        }
     }
 
     pub(super) fn as_str(&self) -> &str {
