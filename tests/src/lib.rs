@@ -6,11 +6,15 @@
 //!
 //! The tally is a part of a node: [`tally`] says what it counts, and [`cluster`] runs nodes with it, hurts
 //! them and their servers, and counts again by itself.
+//!
+//! [`lifts`] does the same with the whole program: `consort serve` with the lift rides of the examples, several
+//! nodes behind a balancer, and clients that speak HTTP.
 
 pub mod check;
 pub mod cluster;
 pub mod hammer;
 pub mod late;
+pub mod lifts;
 pub mod record;
 pub mod seed;
 pub mod tally;

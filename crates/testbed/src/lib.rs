@@ -4,11 +4,13 @@
 //! Every server listens on a port of its own on 127.0.0.1, keeps its files in a temporary folder,
 //! can be killed, paused, resumed and restarted with or without its data, and ends with the test,
 //! even if the test's process is killed ([`Process`] says how). [`Proxy`] stands between a client
-//! and a server and delays, cuts or swallows what passes.
+//! and a server and delays, cuts or swallows what passes; [`Balancer`] stands before several servers that
+//! do the same.
 //!
 //! A server that cannot be started is a broken machine, not an outcome to handle: the test bed
 //! panics, and says what to do. Nothing here is part of the product.
 
+mod balancer;
 mod eventually;
 mod ports;
 mod process;
@@ -25,6 +27,7 @@ mod resp;
 mod start;
 mod tls;
 
+pub use balancer::Balancer;
 pub use eventually::{Condition, eventually};
 pub use ports::Port;
 pub use process::Process;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use consort_cluster::worker::Cells;
 use consort_kernel::limits::PAGE_ROWS;
 use consort_kernel::{Cell, Kind, QueryError, Shard, Store, Value};
+use futures::future::try_join_all;
 
 use crate::keys;
 use crate::part::PIPELINE;
@@ -33,16 +34,18 @@ impl Tallies {
             });
             by_shard.entry(home).or_default().extend(cells);
         }
-        let mut sums = [0; WHAT.len()];
-        for (shard, cells) in by_shard {
-            for some in cells.chunks(PAGE_ROWS) {
+        // All at once: on a slow store, one answer after another would come too late for anybody.
+        let pages = by_shard.iter().flat_map(|(&shard, cells)| {
+            cells.chunks(PAGE_ROWS).map(move |some| async move {
                 let named: Vec<Cell> = some.iter().map(|(_, cell)| cell.clone()).collect();
                 let held = store.get(shard, &named).await?;
-                for ((at, _), value) in some.iter().zip(held) {
-                    if let Some(Value::Counter(count)) = value {
-                        sums[*at] += count;
-                    }
-                }
+                Ok::<_, QueryError>(some.iter().map(|(at, _)| *at).zip(held))
+            })
+        });
+        let mut sums = [0; WHAT.len()];
+        for (at, value) in try_join_all(pages).await?.into_iter().flatten() {
+            if let Some(Value::Counter(count)) = value {
+                sums[at] += count;
             }
         }
         let [applied, duplicate, unreadable] = sums;

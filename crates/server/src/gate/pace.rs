@@ -152,7 +152,13 @@ impl Pace {
                 held.refill(now);
                 // With hardly a lag the drain is what comes in, and says nothing of what could.
                 let grown = held.rate * (passed / DOUBLES_IN.as_secs_f64()).exp2();
-                held.rate = if lag <= LAG_WANTED / 2 { rate.max(grown) } else { rate };
+                held.rate = match lag {
+                    _ if lag <= LAG_WANTED / 2 => rate.max(grown),
+                    // As wanted. Posts that come in bursts leave gaps, so the drain is less than the pace
+                    // without being all that could be applied: following it would hold the pace down.
+                    _ if lag <= LAG_WANTED => rate.max(held.rate),
+                    _ => rate,
+                };
             }
         }
     }
@@ -253,6 +259,21 @@ mod tests {
             pace.report(now + ms(200 * n), ms(100));
         }
         assert_eq!(pace.rate(now + SECOND), None);
+    }
+
+    #[test]
+    fn bursts_do_not_hold_the_pace_down_while_the_lag_is_as_wanted() {
+        let mut pace = lagging(|at| at.min(1200));
+        let before = pace.rate(10 * SECOND).unwrap_or_default();
+        // Every half second 500 want to come at once, and those that may are applied somewhat later.
+        for n in 1..=40 {
+            let now = 10 * SECOND + ms(500 * n);
+            let come = (0..500).filter(|_| pace.ask(now, 1, ms(250)).is_ok()).count();
+            pace.appended(now, come as u64);
+            pace.report(now, ms(800));
+        }
+        let after = pace.rate(30 * SECOND);
+        assert!(after.is_none_or(|rate| rate >= before), "{before} became {after:?}");
     }
 
     #[test]

@@ -8,9 +8,10 @@ use axum::extract::{Path, RawPathParams, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use consort_kernel::{AppendError, Fault};
 use consort_views::{Event, Rejection, Stream, Value};
 use serde_json::value::RawValue;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::answers::{self, Bulk};
 use super::bulk::{self, Intake};
@@ -135,8 +136,10 @@ async fn one(entrance: &Entrance, event: &Event) -> Result<Response, Problem> {
     let Entrance { stream, gate, collector, metrics } = entrance;
     let record = event.encode();
     let partition = stream.partition(stream.partition_for(event, &record));
-    let pass = gate.enter(1, Instant::now() + POST_WITHIN).await.map_err(answers::refused)?;
-    match collector.submit(&partition, vec![record]).await {
+    let deadline = Instant::now() + POST_WITHIN;
+    let pass = gate.enter(1, deadline).await.map_err(answers::refused)?;
+    let appended = timeout_at(deadline, collector.submit(&partition, vec![record])).await;
+    match appended.unwrap_or_else(|_| Err(late())) {
         Ok(place) => {
             pass.done(1);
             metrics.accepted.inc();
@@ -148,6 +151,13 @@ async fn one(entrance: &Entrance, event: &Event) -> Result<Response, Problem> {
             Err(answers::not_appended(&error))
         }
     }
+}
+
+/// The record is still on its way when the post's time is over: behind a frame that the log does not take,
+/// perhaps.
+fn late() -> AppendError {
+    let fault = format!("the log did not answer within {POST_WITHIN:?}");
+    AppendError::Unknown(Fault::Retryable(fault))
 }
 
 /// A list is checked event by event, as lines are.

@@ -1,6 +1,7 @@
 //! The answers of the views.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::rejection::{PathRejection, RawPathParamsRejection};
@@ -26,6 +27,9 @@ const NEXT: HeaderName = HeaderName::from_static("consort-next");
 
 /// How many lines of a reject list are shown of each shard.
 const REJECTS_SHOWN: usize = 100;
+
+/// When a client that could not be answered should ask again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// One route of a view.
 #[derive(Clone)]
@@ -182,12 +186,11 @@ impl Views {
                 let detail = format!(
                     "the views have not come as far as the position within {AFTER_WITHIN:?}; ask again"
                 );
-                let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "not-reached", detail);
-                Err(problem.retry_after(std::time::Duration::from_secs(1)))
+                Err(not_now("not-reached", detail))
             }
             Err(error) => {
                 let detail = format!("the position could not be looked for: {error}; ask again");
-                Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "store-failed", detail))
+                Err(not_now("store-failed", detail))
             }
         }
     }
@@ -236,12 +239,14 @@ fn refused(refusal: &QueryRefusal) -> Problem {
 }
 
 fn list_failed(error: &ReadError) -> Problem {
-    let detail = format!("the list could not be read: {error}; ask again");
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "store-failed", detail)
+    not_now("store-failed", format!("the list could not be read: {error}; ask again"))
 }
 
 fn store_failed(error: &QueryError) -> Problem {
-    let detail = format!("the view could not be read: {error}; ask again");
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "store-failed", detail)
-        .retry_after(std::time::Duration::from_secs(1))
+    not_now("store-failed", format!("the view could not be read: {error}; ask again"))
+}
+
+/// What may be answered a moment later.
+fn not_now(kind: &'static str, detail: String) -> Problem {
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, kind, detail).retry_after(RETRY_AFTER)
 }
