@@ -22,7 +22,7 @@ pub(super) const LINES: &str = "/streams/lift_rides";
 /// A query that is cheap to answer.
 const PROBE: &str = "/views/rides_per_hour?season=2026&day=1&hour=9";
 /// The parameter by which a list of groups goes on.
-const PAGE: &str = "page";
+const PAGE: &str = "after";
 const READY: &str = "/readyz";
 const STREAM: &str = "lift_rides";
 /// More than any load opens.

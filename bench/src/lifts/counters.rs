@@ -11,20 +11,23 @@ pub(super) struct Names {
     pub(super) accepted: &'static str,
     /// Records that are in all views.
     pub(super) applied: &'static str,
-    /// Only samples with this label count; of several the sum does.
-    pub(super) label: &'static str,
+    /// Only samples with these labels count; of several the sum does.
+    pub(super) labels: &'static [&'static str],
+    /// And of the applied ones, only those with this label.
+    pub(super) applied_label: &'static str,
 }
 
 /// Consort's.
 pub(super) const CONSORT: Names = Names {
     accepted: "consort_stream_accepted_total",
-    applied: "consort_stream_applied_total",
-    label: "stream=\"lift_rides\"",
+    applied: "consort_stream_events",
+    labels: &["stream=\"lift_rides\""],
+    applied_label: "outcome=\"applied\"",
 };
 
 /// The usual design's.
 pub(super) const USUAL: Names =
-    Names { accepted: usual::ACCEPTED, applied: usual::APPLIED, label: "" };
+    Names { accepted: usual::ACCEPTED, applied: usual::APPLIED, labels: &[], applied_label: "" };
 
 /// What a contestant has counted since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,22 +46,26 @@ impl Counts {
 impl Names {
     /// Reads both from the text of `/metrics`.
     pub(super) fn read(&self, text: &str) -> Result<Counts> {
-        let total = |name| {
-            total(text, name, self.label).with_context(|| format!("/metrics tells no {name}"))
+        let total = |name, labels: &[&str]| {
+            total(text, name, labels).with_context(|| format!("/metrics tells no {name}"))
         };
-        Ok(Counts { accepted: total(self.accepted)?, applied: total(self.applied)? })
+        let applied: Vec<&str> = self.labels.iter().copied().chain([self.applied_label]).collect();
+        Ok(Counts {
+            accepted: total(self.accepted, self.labels)?,
+            applied: total(self.applied, &applied)?,
+        })
     }
 }
 
-/// The sum of all samples with this name and label, if there are any.
-fn total(text: &str, name: &str, label: &str) -> Option<u64> {
+/// The sum of all samples with this name and these labels, if there are any.
+fn total(text: &str, name: &str, labels: &[&str]) -> Option<u64> {
     let samples = text.lines().filter_map(|line| {
         let rest = line.strip_prefix(name)?;
-        let (labels, value) = match rest.strip_prefix('{') {
+        let (found, value) = match rest.strip_prefix('{') {
             Some(rest) => rest.split_once("} ")?,
             None => ("", rest.strip_prefix(' ')?),
         };
-        if !labels.contains(label) {
+        if !labels.iter().all(|label| found.contains(label)) {
             return None;
         }
         value.split(' ').next()?.parse::<f64>().ok()
@@ -75,9 +82,9 @@ mod tests {
         let text = "# TYPE a counter\na_total{stream=\"x\",partition=\"0\"} 3\n\
                     a_total{stream=\"x\",partition=\"1\"} 4 1700000000\na_total{stream=\"y\"} 100\n\
                     a_total_more 9\nb_total 17\n# EOF\n";
-        assert_eq!(total(text, "a_total", "stream=\"x\""), Some(7));
-        assert_eq!(total(text, "a_total", ""), Some(107));
-        assert_eq!(total(text, "b_total", ""), Some(17));
-        assert_eq!(total(text, "c_total", ""), None);
+        assert_eq!(total(text, "a_total", &["stream=\"x\""]), Some(7));
+        assert_eq!(total(text, "a_total", &[]), Some(107));
+        assert_eq!(total(text, "b_total", &[]), Some(17));
+        assert_eq!(total(text, "c_total", &[]), None);
     }
 }

@@ -38,6 +38,16 @@ struct Shared {
     /// How long the first record of a frame waits for others.
     linger: Duration,
     lines: Mutex<BTreeMap<Partition, Arc<Mutex<Waiting>>>>,
+    due: Mutex<Due>,
+}
+
+/// Partitions whose first record has come. One timer serves all of them: a timer for each would cost more
+/// than the frames do.
+#[derive(Default)]
+struct Due {
+    lines: Vec<(Partition, Arc<Mutex<Waiting>>)>,
+    /// Whether a task is about to send for them.
+    awaited: bool,
 }
 
 /// What waits for one partition's next frames.
@@ -58,7 +68,8 @@ struct Submission {
 impl Collector {
     /// A collector that appends through `appender`.
     pub fn new(appender: Arc<Appender>, runtime: Arc<dyn Runtime>, linger: Duration) -> Self {
-        Collector(Arc::new(Shared { appender, runtime, linger, lines: Mutex::default() }))
+        let (lines, due) = (Mutex::default(), Mutex::default());
+        Collector(Arc::new(Shared { appender, runtime, linger, lines, due }))
     }
 
     /// Has these records appended, all in one frame, together with what others submit. Returns when they
@@ -81,11 +92,16 @@ impl Collector {
             }
             waiting.bytes += bytes;
             waiting.submissions.push(Submission { records, bytes, answer });
-            if !std::mem::replace(&mut waiting.sending, true) {
-                let sending = send(Arc::clone(&self.0), at.clone(), Arc::clone(&line));
-                // It ends by itself when nothing waits any more.
-                drop(self.0.runtime.start("collector", sending.boxed()));
+            if std::mem::replace(&mut waiting.sending, true) {
+                return Ok(Appending(answered));
             }
+        }
+        let mut due = self.0.due.lock();
+        due.lines.push((at.clone(), line));
+        if !std::mem::replace(&mut due.awaited, true) {
+            let shared = Arc::clone(&self.0);
+            // It ends by itself.
+            drop(self.0.runtime.start("collector", send_due(shared).boxed()));
         }
         Ok(Appending(answered))
     }
@@ -113,11 +129,25 @@ impl fmt::Debug for Collector {
     }
 }
 
-/// Sends frames until nothing waits.
-async fn send(shared: Arc<Shared>, at: Partition, line: Arc<Mutex<Waiting>>) {
+/// After a moment, begins to send for all partitions that are due.
+async fn send_due(shared: Arc<Shared>) {
     if !shared.linger.is_zero() {
         shared.runtime.sleep(shared.linger).await;
     }
+    let lines = {
+        let mut due = shared.due.lock();
+        due.awaited = false;
+        std::mem::take(&mut due.lines)
+    };
+    for (at, line) in lines {
+        let sending = send(Arc::clone(&shared), at, line);
+        // It ends by itself when nothing waits any more.
+        drop(shared.runtime.start("collector", sending.boxed()));
+    }
+}
+
+/// Sends frames until nothing waits.
+async fn send(shared: Arc<Shared>, at: Partition, line: Arc<Mutex<Waiting>>) {
     loop {
         let Some(batch) = line.lock().next_frame() else { return };
         let mut records = Vec::with_capacity(batch.iter().map(|one| one.records.len()).sum());

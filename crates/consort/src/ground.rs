@@ -11,7 +11,7 @@ use consort_server::Resolvers;
 
 /// How long the appender tries to bring a frame into the log: longer than an engine takes to restart, and
 /// far below the time for which workers remember producers.
-const GIVE_UP_AFTER: Duration = Duration::from_secs(10);
+const GIVE_UP_AFTER: Duration = Duration::from_secs(8);
 
 /// How long the first record of a frame waits for others: short beside an fsync or a confirm, and long
 /// enough that requests which arrive together share one.

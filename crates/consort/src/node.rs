@@ -68,9 +68,8 @@ impl Node {
             .await
             .map_err(|source| StartError::Engine { url: config.engine.url.clone(), source })?;
         let ground = Ground::of(&engine);
-        config.definitions.agree(&*engine.store).await?;
+        let definitions = Arc::new(config.definitions.agree(&*engine.store).await?);
         let mut parts = parts(&ground);
-        let definitions = Arc::new(config.definitions.clone());
         let inlets = inlets(&config).await?;
         parts.push(Arc::new(StreamsPart::new(&definitions, ground.for_streams(inlets))));
         // Behind those of the parts, which know their pipelines.

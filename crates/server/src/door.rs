@@ -2,6 +2,7 @@
 //! guard on the body, the net under a panicking handler, and the count in the metrics.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::{Body, HttpBody as _};
@@ -25,14 +26,14 @@ const OPEN_TO_ALL: [&str; 2] = ["/healthz", "/readyz"];
 /// share one.
 const UNMATCHED: &str = "unmatched";
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Door {
     pub(crate) tokens: Tokens,
     pub(crate) limits: Limits,
     pub(crate) metrics: HttpMetrics,
 }
 
-pub(crate) async fn pass(State(door): State<Door>, request: Request, next: Next) -> Response {
+pub(crate) async fn pass(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
     let began = Instant::now();
     let method = request.method().clone();
     let matched = request.extensions().get::<MatchedPath>().cloned();

@@ -1,6 +1,8 @@
 //! Puts the node's routes together: what was handed in, health, metrics, and the answers for
 //! everything else.
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::{Method, StatusCode, Uri};
@@ -25,7 +27,7 @@ pub(crate) fn assemble(routes: Router, probes: Vec<Probe>, metrics: Metrics, doo
         // The guard on the body is the one bound on its size; axum's own would answer first, in its
         // own words.
         .layer(DefaultBodyLimit::disable())
-        .layer(middleware::from_fn_with_state(door, door::pass))
+        .layer(middleware::from_fn_with_state(Arc::new(door), door::pass))
 }
 
 async fn not_found(uri: Uri) -> Problem {

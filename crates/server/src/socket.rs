@@ -50,9 +50,20 @@ pub(crate) struct Socket<S> {
     inner: S,
     limits: Limits,
     progress: Progress,
-    read_timer: Option<(u64, Pin<Box<Sleep>>)>,
+    read_timer: Option<ReadTimer>,
     write_timer: Option<Pin<Box<Sleep>>>,
     lapse: Option<Lapse>,
+}
+
+/// The watch on reads. A timer that was set for an earlier phase is left to run out, and then set anew:
+/// most phases end long before, and setting a timer costs more than looking at a clock.
+#[derive(Debug)]
+struct ReadTimer {
+    /// Which phase it was last seen in, by its number.
+    stamp: u64,
+    /// When that has lasted too long.
+    due: Instant,
+    sleep: Pin<Box<Sleep>>,
 }
 
 const PHASES: [Phase; 4] = [Phase::FirstByte, Phase::Head, Phase::Answering, Phase::Idle];
@@ -107,17 +118,23 @@ impl<S> Socket<S> {
         let Some(allowance) = self.allowance(phase) else {
             return Poll::Pending;
         };
-        let timer = match &mut self.read_timer {
-            Some((of, timer)) => {
-                if *of != stamp {
-                    *of = stamp;
-                    timer.as_mut().reset(Instant::now() + allowance);
-                }
-                timer
+        let timer = self.read_timer.get_or_insert_with(|| {
+            let due = Instant::now() + allowance;
+            ReadTimer { stamp, due, sleep: Box::pin(tokio::time::sleep_until(due)) }
+        });
+        if timer.stamp != stamp {
+            (timer.stamp, timer.due) = (stamp, Instant::now() + allowance);
+            if timer.sleep.deadline() > timer.due {
+                timer.sleep.as_mut().reset(timer.due);
             }
-            none => &mut none.insert((stamp, Box::pin(tokio::time::sleep(allowance)))).1,
-        };
-        timer.as_mut().poll(cx).map(|()| phase)
+        }
+        while timer.sleep.as_mut().poll(cx).is_ready() {
+            if timer.sleep.deadline() >= timer.due {
+                return Poll::Ready(phase);
+            }
+            timer.sleep.as_mut().reset(timer.due);
+        }
+        Poll::Pending
     }
 
     /// Watches one attempt to write: `Pending` for too long becomes an error.

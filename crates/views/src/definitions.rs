@@ -65,31 +65,44 @@ impl Definitions {
     }
 
     /// Makes sure that the cluster means the same: writes the definitions down if nobody did, and
-    /// otherwise compares them.
-    pub async fn agree(&self, store: &dyn Store) -> Result<(), DefinitionsError> {
+    /// otherwise compares them. The answer has the numbers that the cluster gave to the views.
+    pub async fn agree(&self, store: &dyn Store) -> Result<Definitions, DefinitionsError> {
         let own = Stored::of(self);
         if own == Stored::default() && self.kept(store).await?.is_none() {
-            return Ok(());
+            return Ok(Definitions::default());
         }
         let key = Key::from(["definitions"]);
         for _ in 0..TRIES {
             if let Some(kept) = self.kept(store).await? {
                 let differences = own.differences(&kept);
                 return match differences.0.is_empty() {
-                    true => Ok(()),
+                    true => self.numbered(&kept.numbers),
                     false => Err(DefinitionsError::Differ(differences)),
                 };
             }
             let put = Operation::Put { key: key.clone(), value: format::encode(&own) };
             let commit = Commit::of([put]).expecting(Expect::Bytes(key.clone(), None));
             match store.commit(HOME, commit).await {
-                Ok(_) => return Ok(()),
+                Ok(_) => return self.numbered(&own.numbers),
                 // Another node was first, or it is not known whether we were: look again.
                 Err(CommitError::Stale(_) | CommitError::Unknown(_)) => {}
                 Err(error) => return Err(DefinitionsError::Store(error.to_string())),
             }
         }
         Err(DefinitionsError::Store("other nodes changed them again and again".into()))
+    }
+
+    /// These definitions with the numbers of their views.
+    fn numbered(&self, numbers: &BTreeMap<String, u64>) -> Result<Definitions, DefinitionsError> {
+        let number = |view: &Arc<View>| {
+            let number = numbers.get(view.name.as_str()).copied();
+            let number = number.ok_or_else(|| {
+                DefinitionsError::Store(format!("the view '{}' has no number there", view.name))
+            })?;
+            Ok(Arc::new(View { number, ..View::clone(view) }))
+        };
+        let views = self.views.iter().map(number).collect::<Result<_, DefinitionsError>>()?;
+        Ok(Definitions { streams: self.streams.clone(), views })
     }
 
     async fn kept(&self, store: &dyn Store) -> Result<Option<Stored>, DefinitionsError> {
@@ -111,15 +124,19 @@ impl Definitions {
 struct Stored {
     streams: BTreeMap<String, BTreeMap<String, String>>,
     views: BTreeMap<String, BTreeMap<String, String>>,
+    /// What the keys of each view begin with.
+    numbers: BTreeMap<String, u64>,
 }
 
 impl Stored {
     fn of(definitions: &Definitions) -> Self {
         let stream = |stream: &Arc<Stream>| (stream.name.to_string(), stored_stream(stream));
         let view = |view: &Arc<View>| (view.name.to_string(), stored_view(view));
+        let views: BTreeMap<String, Settings> = definitions.views.iter().map(view).collect();
         Stored {
             streams: definitions.streams.iter().map(stream).collect(),
-            views: definitions.views.iter().map(view).collect(),
+            numbers: views.keys().cloned().zip(1..).collect(),
+            views,
         }
     }
 

@@ -10,8 +10,11 @@ use crate::view::View;
 pub const NAME_MOST: usize = 64;
 
 /// What the keys of all groups of a view begin with.
-pub(crate) fn groups(view: &Name) -> Key {
-    Key::from(["view", view.as_str()])
+///
+/// Keys stay short on purpose: there are many of them, and the tables of the embedded engine compare those
+/// of up to 20 bytes, its own prefix included, without following a pointer.
+pub(crate) fn groups(view: &View) -> Key {
+    Key::of([view.number.into()])
 }
 
 /// The key of a group, or of all groups that begin with these values.
@@ -22,7 +25,7 @@ pub(crate) fn group<'a>(prefix: &Key, values: impl IntoIterator<Item = &'a Value
 /// The values of a group, or nothing if this is not a key of the view.
 pub(crate) fn group_values(view: &View, key: &Key) -> Option<Vec<Value>> {
     let elements = key.elements().ok()?;
-    let [Element::Text(_), Element::Text(_), values @ ..] = &elements[..] else { return None };
+    let [Element::Number(_), values @ ..] = &elements[..] else { return None };
     if values.len() != view.by.len() {
         return None;
     }

@@ -37,7 +37,7 @@ const BATCH: Most = Most { entries: 1_000, bytes: 2 << 20 };
 
 /// Under load, batches of a partition begin this far apart, so that more of their updates merge and fewer
 /// commits are made. The first event after a silence is applied at once.
-const LINGER: Duration = Duration::from_millis(100);
+const LINGER: Duration = Duration::from_millis(400);
 
 /// How long a worker may get nowhere before another node should try.
 const YIELD_AFTER: Duration = Duration::from_secs(30);

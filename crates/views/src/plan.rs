@@ -121,7 +121,7 @@ impl Plan for StreamPlan {
 impl ViewPlan {
     fn new(view: Arc<View>) -> Self {
         ViewPlan {
-            groups: keys::groups(&view.name),
+            groups: keys::groups(&view),
             overflows: keys::overflows(&view.name),
             rejects: keys::rejects(&view.name),
             rejected: keys::rejected(&view.name),

@@ -143,7 +143,7 @@ impl Query {
     }
 
     fn prefix(&self) -> Key {
-        keys::group(&keys::groups(&self.view.name), &self.given)
+        keys::group(&keys::groups(&self.view), &self.given)
     }
 
     async fn one(&self, store: &dyn Store) -> Result<Page, QueryError> {

@@ -14,6 +14,9 @@ use crate::value::Kind;
 pub struct View {
     /// Its name.
     pub name: Name,
+    /// The number that its keys begin with, which is shorter than its name. The cluster gives it when the
+    /// view is first defined: see [`Definitions::agree`](crate::Definitions::agree).
+    pub number: u64,
     /// The stream that it is kept of.
     pub from: Arc<Stream>,
     /// What tells its groups apart, in the order of its keys.

@@ -44,10 +44,12 @@ fn stream() -> Arc<Stream> {
 
 fn views(stream: &Arc<Stream>) -> Vec<Arc<View>> {
     let expression = |text: &str| Expression::parse(text, &stream.schema).unwrap();
-    let view = |name: &str, by: &[&str], aggregate: Aggregate, condition: Option<&str>| {
+    let mut numbers = 0..;
+    let mut view = |name: &str, by: &[&str], aggregate: Aggregate, condition: Option<&str>| {
         let group = |text: &&str| GroupField { name: (*text).into(), expression: expression(text) };
         Arc::new(View {
             name: name.parse().unwrap(),
+            number: numbers.next().unwrap(),
             from: Arc::clone(stream),
             by: by.iter().map(group).collect(),
             aggregate,

@@ -272,11 +272,16 @@ impl Worker {
             Some(entries) => entries.first().map(|first| applied.now.since(first.frame.time)),
             None => None,
         };
+        let ahead = next
+            .as_ref()
+            .and_then(|entries| entries.first())
+            .map(|first| first.frame.time.since(applied.now))
+            .unwrap_or_default();
         let records = self.applied;
         self.tenure.say(|gauge| {
             gauge.applied = records;
             gauge.lag = Some(behind_by.unwrap_or_default());
-            gauge.in_hand_since = behind_by.map(|_| began);
+            gauge.in_hand_since = behind_by.map(|_| began + ahead);
             gauge.trouble = None;
         });
         Ok(next)

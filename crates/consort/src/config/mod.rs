@@ -122,7 +122,8 @@ pub struct EngineConfig {
     pub url: SecretUrl,
     pub broker: Option<SecretUrl>,
     pub namespace: String,
-    pub partitions: u16,
+    /// `None`: as many as suit the engine, see [`EngineConfig::partitions`].
+    pub partitions: Option<u16>,
     pub shards: u16,
     pub durability: Durability,
     pub allow_volatile: bool,
@@ -261,13 +262,28 @@ impl Default for HttpConfig {
     }
 }
 
+/// Partitions of a new stream where nodes share the work.
+const PARTITIONS_SHARED: u16 = 32;
+
+/// Partitions of a new stream where one node does all the work. More of them make frames smaller, and each
+/// frame costs: beside 32, posts of single events took a quarter less of the processor.
+const PARTITIONS_ALONE: u16 = 8;
+
+impl EngineConfig {
+    /// Partitions of a new stream that does not say how many.
+    pub fn partitions(&self) -> u16 {
+        let alone = ["embedded", "memory"].contains(&self.url.scheme());
+        self.partitions.unwrap_or(if alone { PARTITIONS_ALONE } else { PARTITIONS_SHARED })
+    }
+}
+
 impl Default for EngineConfig {
     fn default() -> EngineConfig {
         EngineConfig {
             url: SecretUrl::new("embedded:./consort-data"),
             broker: None,
             namespace: "default".to_owned(),
-            partitions: 32,
+            partitions: None,
             shards: 16,
             durability: Durability::Fsync,
             allow_volatile: false,

@@ -207,13 +207,14 @@ static SETTINGS: [Setting; 22] = [
         path: "engine.partitions",
         doc: &[
             "Partitions of a new stream: the most nodes that can share its work. Fixed once the stream exists.",
+            "Default: 32; on an embedded engine, which has one node, 8.",
         ],
         visibility: Visibility::Plain,
         set: |config, raw| {
-            read::integer(raw, 1..=1024).map(|number| config.engine.partitions = number as u16)
+            read::integer(raw, 1..=1024).map(|number| config.engine.partitions = Some(number as u16))
         },
-        show: |config| Some(config.engine.partitions.to_string()),
-        example: "",
+        show: |config| config.engine.partitions.map(|number| number.to_string()),
+        example: "32",
     },
     Setting {
         path: "engine.shards",

@@ -80,7 +80,7 @@ pub(super) fn read_stream(
         id,
         ids_for: ids_for.unwrap_or(Duration::from_secs(3600)),
         time,
-        partitions: partitions.map_or(u32::from(engine.partitions), |number| number as u32),
+        partitions: partitions.map_or(u32::from(engine.partitions()), |number| number as u32),
         retain: retain.unwrap_or(7 * DAY),
         route,
     };

@@ -323,7 +323,7 @@ fn flags_win_over_environment_over_file_over_defaults() {
     };
     let config = Config::resolve(&sources).unwrap();
     assert_eq!(config.engine.namespace, "file");
-    assert_eq!((config.engine.shards, config.engine.partitions), (3, 4));
+    assert_eq!((config.engine.shards, config.engine.partitions()), (3, 4));
     assert_eq!(config.http.listen.port(), 2);
     assert!(config.engine.allow_volatile);
     assert_eq!(config.node.id.as_deref(), Some("n1"));

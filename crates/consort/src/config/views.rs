@@ -50,6 +50,7 @@ pub(super) fn read_view(
         return None;
     }
     Some(View {
+        number: 0,
         name: Name::new(&declaration.name).ok()?,
         from: stream,
         by: by?.into_iter().map(|group| group.field).collect::<Option<_>>()?,

@@ -13,7 +13,9 @@ use hashbrown::{HashMap, HashSet};
 
 use super::cache::Cache;
 use super::cell::{Row, SetRow};
+use super::members::Members;
 use super::rows;
+use super::small::SmallSet;
 use super::sweep::Backlog;
 use super::tables::Tables;
 
@@ -24,6 +26,7 @@ const GENERATION_ROW: &[u8] = b"generation";
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     pub(super) cache: Cache,
+    members: Members,
     pub(super) backlog: Backlog,
     /// The next number of each partition and feed, by table and prefix.
     next: HashMap<(bool, Vec<u8>), u64>,
@@ -59,15 +62,13 @@ pub(super) struct Batch<'a> {
     now: Timestamp,
     write: fjall::OwnedWriteBatch,
     dirty: HashSet<fjall::Slice>,
-    members: HashSet<Vec<u8>>,
     new_generation: bool,
 }
 
 impl<'a> Batch<'a> {
     pub(super) fn new(tables: &'a Tables, memory: &'a mut Memory, now: Timestamp) -> Self {
         let write = tables.db.batch();
-        let (dirty, members) = (HashSet::new(), HashSet::new());
-        Batch { tables, memory, now, write, dirty, members, new_generation: false }
+        Batch { tables, memory, now, write, dirty: HashSet::new(), new_generation: false }
     }
 
     /// Puts an entry at the end of a partition (`log`) or feed.
@@ -106,9 +107,17 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
+    /// How many rows it will write, about.
+    pub(super) fn rows(&self) -> usize {
+        self.dirty.len() + self.write.len()
+    }
+
     /// Writes everything, and tells how many rows.
     pub(super) fn write(mut self, mode: fjall::PersistMode) -> fjall::Result<usize> {
-        let dirty: Vec<fjall::Slice> = self.dirty.drain().collect();
+        let mut dirty: Vec<fjall::Slice> = self.dirty.drain().collect();
+        // In the order of the table, neighbours are inserted one after another: their surroundings are
+        // still in the processor's cache.
+        dirty.sort_unstable();
         for key in &dirty {
             match self.memory.cache.get(key).flatten() {
                 Some(row) => self.write.insert(&self.tables.cells, key.clone(), row.into_slice()),
@@ -122,6 +131,7 @@ impl<'a> Batch<'a> {
         let rows = self.write.len();
         self.write.durability(Some(mode)).commit()?;
         self.memory.cache.settle(&dirty);
+        self.memory.members.settle();
         Ok(rows)
     }
 
@@ -211,7 +221,7 @@ impl<'a> Batch<'a> {
 
     /// Notes that a set's members are no longer needed.
     fn bury(&mut self, kind: Kind, row: &Row) {
-        if kind == Kind::Set {
+        if kind == Kind::Set && !row.as_set().is_small() {
             let generation = row.as_set().generation.to_be_bytes();
             self.write.insert(&self.tables.graves, generation, b"");
             self.memory.backlog.buries(&generation);
@@ -259,26 +269,64 @@ impl<'a> Batch<'a> {
     fn insert(&mut self, shard: Shard, key: &Key, members: &[Bytes]) -> fjall::Result<()> {
         let key = rows::cell_row(shard, Kind::Set, key.as_bytes());
         let held = self.row(&key)?;
-        let mut set = match &held {
-            Some(held) => held.as_set(),
-            None => {
-                // An expired set may still have members: they are buried, and the new one starts apart.
-                self.delete(key.clone(), Kind::Set)?;
-                SetRow { generation: self.next_generation()?, count: 0 }
+        if held.is_none() {
+            // An expired set may still have members: they are buried, and the new one starts apart.
+            self.delete(key.clone(), Kind::Set)?;
+        }
+        let expires = held.as_ref().and_then(Row::expires);
+        match held {
+            Some(held) if !held.as_set().is_small() => {
+                let before = held.as_set();
+                let after = self.insert_rows(before, members.iter().map(|member| &member[..]))?;
+                // A set whose members were all known stays as it is.
+                if after != before {
+                    self.set(key, Some(Row::set(expires, after)));
+                }
             }
-        };
+            held => {
+                let encoded = held.as_ref().map_or(&[][..], Row::small_members);
+                let mut small = SmallSet::read(encoded);
+                let known = small.len();
+                // What does not fit any more is not put in its place one by one.
+                let mut rest = members.iter();
+                while !small.is_too_large()
+                    && let Some(member) = rest.next()
+                {
+                    small.insert(member);
+                }
+                if small.is_too_large() {
+                    let fresh = SetRow { generation: self.next_generation()?, count: 0 };
+                    let rest = rest.map(|member| &member[..]);
+                    let set = self.insert_rows(fresh, small.members().chain(rest))?;
+                    self.set(key, Some(Row::set(expires, set)));
+                } else if small.len() > known {
+                    self.set(key, Some(Row::small_set(expires, &small)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes rows of the members that are not there.
+    fn insert_rows<'m>(
+        &mut self,
+        mut set: SetRow,
+        members: impl Iterator<Item = &'m [u8]>,
+    ) -> fjall::Result<SetRow> {
+        // Nothing of a new generation can be in the table.
+        let fresh = set.count == 0;
         for member in members {
             let row = rows::member(set.generation, member);
-            if self.members.contains(&row) || self.tables.members.contains_key(&row)? {
+            if self.memory.members.knows(&row) {
                 continue;
             }
-            self.write.insert(&self.tables.members, row.clone(), b"");
-            self.members.insert(row);
-            set.count += 1;
+            if fresh || !self.tables.members.contains_key(&row)? {
+                self.write.insert(&self.tables.members, row.clone(), b"");
+                set.count += 1;
+            }
+            self.memory.members.remember(row);
         }
-        let expires = held.and_then(|held| held.expires());
-        self.set(key, Some(Row::set(expires, set)));
-        Ok(())
+        Ok(set)
     }
 
     fn next_generation(&mut self) -> fjall::Result<u64> {

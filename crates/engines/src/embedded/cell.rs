@@ -3,11 +3,13 @@
 use bytes::Bytes;
 use consort_kernel::{Kind, Sketch, Timestamp, Value};
 
+use super::small::SmallSet;
+
 const EXPIRY_BYTES: usize = 8;
 
 /// A cell's row, read or to be written. Contents by kind: bytes and extremes as they are; a counter as
 /// 8 bytes little-endian; `last` as the rank's length (2), rank, value; a set as generation and count
-/// (8 each); a sketch as it encodes itself.
+/// (8 each), and a small one's members behind them; a sketch as it encodes itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row(fjall::Slice);
 
@@ -38,6 +40,11 @@ impl Row {
     pub(super) fn set(expires: Option<Timestamp>, set: SetRow) -> Self {
         let contents = [set.generation.to_le_bytes(), set.count.to_le_bytes()].concat();
         Row::new(expires, &contents)
+    }
+
+    pub(super) fn small_set(expires: Option<Timestamp>, set: &SmallSet) -> Self {
+        let head = [SMALL.to_le_bytes(), (set.len() as u64).to_le_bytes()].concat();
+        Row::new(expires, &[&head, set.as_bytes()].concat())
     }
 
     pub(super) fn into_slice(self) -> fjall::Slice {
@@ -71,6 +78,11 @@ impl Row {
         SetRow { generation: number(0), count: number(8) }
     }
 
+    /// The members of a small set, encoded.
+    pub(super) fn small_members(&self) -> &[u8] {
+        self.contents().get(2 * size_of::<u64>()..).unwrap_or_default()
+    }
+
     /// The rank of a `last` cell, and what came with it.
     pub(super) fn as_last(&self) -> (&[u8], &[u8]) {
         let contents = self.contents();
@@ -102,12 +114,22 @@ impl Row {
     }
 }
 
+/// The generation of a set whose members stand in its own row.
+const SMALL: u64 = 0;
+
 /// Where a set's members are, and how many. A set that is deleted and made again gets a new generation,
 /// so that deleting is one row and its members can be cleared away later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SetRow {
     pub(super) generation: u64,
     pub(super) count: u64,
+}
+
+impl SetRow {
+    /// Whether its members stand in its own row.
+    pub(super) fn is_small(self) -> bool {
+        self.generation == SMALL
+    }
 }
 
 #[cfg(test)]
@@ -124,6 +146,11 @@ mod tests {
         assert_eq!(last.as_last(), (&b"rank"[..], &b"value"[..]));
         let set = SetRow { generation: 9, count: 3 };
         assert_eq!(Row::set(at, set).as_set(), set);
+        let mut small = SmallSet::default();
+        small.insert(b"x");
+        let row = Row::small_set(at, &small);
+        assert!(row.as_set().is_small() && row.value(Kind::Set) == Value::Set(1));
+        assert_eq!(SmallSet::read(row.small_members()), small);
     }
 
     #[test]

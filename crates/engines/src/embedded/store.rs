@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use super::cell::Row;
 use super::entries::failed;
 use super::queue::Job;
-use super::{Shared, entries, rows};
+use super::{Shared, entries, rows, small};
 
 /// Shards in a folder.
 #[derive(Clone, Debug)]
@@ -143,9 +143,14 @@ impl Store for EmbeddedStore {
             let snapshot = shared.tables.db.snapshot();
             let now = shared.clock.now();
             let row = snapshot.get(&shared.tables.cells, key)?.map(Row::stored);
-            let Some(set) = row.filter(|row| !row.expired(now)).map(|row| row.as_set()) else {
-                return Ok(Vec::new());
-            };
+            let Some(row) = row.filter(|row| !row.expired(now)) else { return Ok(Vec::new()) };
+            let set = row.as_set();
+            if set.is_small() {
+                let later =
+                    |member: &&[u8]| after.as_ref().is_none_or(|after| *member > &after[..]);
+                let members = small::members(row.small_members()).filter(later).take(limit);
+                return Ok(members.map(Bytes::copy_from_slice).collect());
+            }
             let start = match after {
                 Some(after) => rows::member(set.generation, &[&after[..], &[0]].concat()),
                 None => rows::member(set.generation, &[]),

@@ -108,7 +108,8 @@ fn expired(
         let Some(held) = tables.cells.get(cell)?.map(Row::stored) else { continue };
         if held.expired(now) {
             write.remove(&tables.cells, cell);
-            if cell.get(rows::KIND_BYTES - 1) == Some(&Kind::Set.code()) {
+            let is_set = cell.get(rows::KIND_BYTES - 1) == Some(&Kind::Set.code());
+            if is_set && !held.as_set().is_small() {
                 let grave = held.as_set().generation.to_be_bytes();
                 write.insert(&tables.graves, grave, b"");
                 memory.backlog.buries(&grave);

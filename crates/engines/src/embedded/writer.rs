@@ -16,8 +16,10 @@ use super::tables::{Tables, explain};
 
 /// Bytes of appends and commits in one batch, about. Larger batches save no fsync worth having.
 const BATCH_BYTES: usize = 8 * 1024 * 1024;
-/// How long bulk commits may be folded into one batch: an append that arrives meanwhile waits for it.
-const BULK_TIME: Duration = Duration::from_millis(3);
+/// How long bulk commits may be folded into one batch, and how many rows they may make dirty, which takes
+/// about as long again to write: an append that arrives meanwhile waits for it.
+const BULK_TIME: Duration = Duration::from_millis(1);
+const BULK_ROWS: usize = 500;
 /// How often there is a look for what can be cleared away.
 const SWEEP_EVERY: Duration = Duration::from_millis(250);
 
@@ -123,7 +125,8 @@ impl Writer {
             let full = bytes >= BATCH_BYTES;
             taken = if full { None } else { queue.next_urgent() };
             // One bulk job is taken however full the batch is: commits go on under any load of appends.
-            if taken.is_none() && (!bulk || !full && started.elapsed() < BULK_TIME) {
+            let room = !full && batch.rows() < BULK_ROWS && started.elapsed() < BULK_TIME;
+            if taken.is_none() && (!bulk || room) {
                 taken = queue.next_bulk();
             }
         }

@@ -29,6 +29,7 @@ fn view(aggregate: impl FnOnce(&dyn Fn(&str) -> Expression) -> Aggregate) -> Arc
     };
     Arc::new(View {
         name: "v".parse().unwrap(),
+        number: 3,
         from: Arc::new(stream),
         by: vec![group("season"), group("skier")],
         aggregate: aggregate(&expression),
@@ -44,7 +45,7 @@ fn store() -> MemoryStore {
 
 fn key(view: &View, season: &str, skier: i64) -> Key {
     let values = [Value::Text(season.into()), Value::Int(skier)];
-    keys::group(&keys::groups(&view.name), &values)
+    keys::group(&keys::groups(view), &values)
 }
 
 async fn commit(store: &MemoryStore, key: &Key, operation: Operation) {
