@@ -21,6 +21,10 @@ use crate::runtime::Runtime;
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
+/// For how long the store's time is counted on by the local clock before it is asked for again. A frame's
+/// time need not be exact; and appends that asked each time would wait behind the commits of a busy store.
+const TIME_GOOD_FOR: Duration = Duration::from_secs(1);
+
 /// Where a frame stands, for whoever wants to read what it wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -43,6 +47,8 @@ pub struct Appender {
     entropy: Arc<dyn Entropy>,
     give_up_after: Duration,
     partitions: Mutex<BTreeMap<Partition, Arc<Turn<Option<Line>>>>>,
+    /// The store's time when it was last asked for, and the local time then.
+    asked: Mutex<Option<(Timestamp, Duration)>>,
 }
 
 /// A producer and the number of its next frame.
@@ -62,8 +68,8 @@ impl Appender {
         entropy: Arc<dyn Entropy>,
         give_up_after: Duration,
     ) -> Self {
-        let partitions = Mutex::default();
-        Appender { log, store, runtime, entropy, give_up_after, partitions }
+        let (partitions, asked) = (Mutex::default(), Mutex::default());
+        Appender { log, store, runtime, entropy, give_up_after, partitions, asked }
     }
 
     /// Appends events as one frame.
@@ -107,12 +113,23 @@ impl Appender {
         })
     }
 
-    /// The store's time, asked for again and again until it comes or the time is over.
+    /// The store's time, as it was asked for lately; else asked for again and again until it comes or the
+    /// time is over.
     async fn time(&self, began: Duration) -> Result<Timestamp, Fault> {
+        if let Some((time, at)) = *self.asked.lock() {
+            let since = self.runtime.elapsed().saturating_sub(at);
+            if since < TIME_GOOD_FOR {
+                return Ok(time.after(since));
+            }
+        }
         let mut pause = FIRST_PAUSE;
         loop {
+            let at = self.runtime.elapsed();
             let fault = match self.store.now().await {
-                Ok(time) => return Ok(time),
+                Ok(time) => {
+                    *self.asked.lock() = Some((time, at));
+                    return Ok(time);
+                }
                 Err(fault) => fault,
             };
             if self.is_over(began) || !fault.retryable() {

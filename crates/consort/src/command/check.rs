@@ -35,7 +35,11 @@ fn would_run(config: &Config) -> String {
     let mut text = format!(
         "It would run:\n  node    {node}\n  http    http://{}, {access}\n  engine  {}{broker}\n          \
          namespace '{}', {} partitions, {} shards",
-        config.http.listen, engine.url, engine.namespace, engine.partitions(), engine.shards
+        config.http.listen,
+        engine.url,
+        engine.namespace,
+        engine.partitions(),
+        engine.shards
     );
     let declared = &config.definitions;
     let streams = counted(declared.streams.len(), "stream");

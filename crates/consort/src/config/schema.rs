@@ -211,7 +211,8 @@ static SETTINGS: [Setting; 22] = [
         ],
         visibility: Visibility::Plain,
         set: |config, raw| {
-            read::integer(raw, 1..=1024).map(|number| config.engine.partitions = Some(number as u16))
+            read::integer(raw, 1..=1024)
+                .map(|number| config.engine.partitions = Some(number as u16))
         },
         show: |config| config.engine.partitions.map(|number| number.to_string()),
         example: "32",

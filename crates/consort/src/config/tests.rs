@@ -292,8 +292,9 @@ fn the_commented_defaults_are_the_defaults() {
 #[test]
 fn the_examples_in_the_commented_defaults_can_be_used() {
     for setting in schema::all().filter(|setting| (setting.show)(&Config::default()).is_none()) {
+        // As a variable would give it: text, whatever it means.
         let text = setting.example.trim_matches('"');
-        let outcome = (setting.set)(&mut Config::default(), &Raw::Text(text.to_owned()));
+        let outcome = (setting.set)(&mut Config::default(), &Raw::Loose(text.to_owned()));
         assert_eq!(outcome, Ok(()), "{}", setting.path);
     }
 }

@@ -131,6 +131,26 @@ pub async fn sets_hold_each_member_once_in_order(harness: &dyn StoreHarness) {
     assert_eq!(store.cardinality(SHARD, &k).await, Ok(1));
 }
 
+/// An engine may keep small sets in another way than large ones.
+pub async fn a_set_keeps_its_members_as_it_grows(harness: &dyn StoreHarness) {
+    let store = harness.store();
+    let k = key("growing");
+    let mut expected = std::collections::BTreeSet::new();
+    for n in 0..100u8 {
+        // Out of order, of different lengths, and some of them again.
+        let members = [n.wrapping_mul(37), n / 2].map(|n| Bytes::from(vec![n; usize::from(n % 5)]));
+        expected.extend(members.clone());
+        commit(&store, [Operation::Insert { key: k.clone(), members: members.into() }]).await;
+        let held: Vec<Bytes> = expected.iter().cloned().collect();
+        assert_eq!(store.cardinality(SHARD, &k).await, Ok(held.len() as u64));
+        assert_eq!(store.members(SHARD, &k, None, 1_000).await, Ok(held.clone()));
+        let middle = &held[held.len() / 2];
+        let later = store.members(SHARD, &k, Some(&middle[..]), 1_000).await;
+        assert_eq!(later, Ok(held[held.len() / 2 + 1..].to_vec()));
+    }
+    assert!(expected.len() > 50, "it grew to {}", expected.len());
+}
+
 pub async fn sketches_estimate(harness: &dyn StoreHarness) {
     let store = harness.store();
     for round in 0..2 {
