@@ -66,9 +66,14 @@ async fn send(
         accepted += answer.accepted;
     }
     served.caught_up(WITHIN).await?;
-    let seconds = started.elapsed().as_secs_f64();
     let sent = (events / POSTS * POSTS) as u64;
-    let counted = consort::rides(&served).await?;
+    // The tally of a batch may be committed a moment before the other shards of the same batch.
+    let mut counted = consort::rides(&served).await?;
+    while counted < sent && started.elapsed() < WITHIN {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        counted = consort::rides(&served).await?;
+    }
+    let seconds = started.elapsed().as_secs_f64();
     ensure!(
         accepted == sent && counted == sent,
         "{name}: of {sent} rides {accepted} were accepted and {counted} are counted"

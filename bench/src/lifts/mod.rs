@@ -46,12 +46,12 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// For figures: some fifteen minutes.
+    /// For figures: some five minutes.
     pub(crate) const FULL: Pace = Pace {
-        rounds: 5,
-        each: Duration::from_secs(8),
-        overload: Duration::from_secs(30),
-        events: 2_000_000,
+        rounds: 2,
+        each: Duration::from_secs(5),
+        overload: Duration::from_secs(10),
+        events: 1_000_000,
         members: 1_000_000,
     };
     /// To see that it works.
