@@ -101,25 +101,29 @@ async fn a_body_of_any_length_is_taken() {
     assert_eq!(caller.value("/views/all").await, json!(PIECES * LINES));
 }
 
-/// What is sent here is left out of the events, so that the memory is the door's and not the engine's.
+/// What is sent here is left out of the events, so that the memory is the door's and not the engine's. The
+/// first pieces fill buffers and the allocator's own; what comes after them must not grow with the body.
 #[tokio::test]
 async fn a_body_of_any_length_takes_bounded_memory() {
-    const PIECES: u64 = 256;
+    const FIRST: u64 = 64;
+    const PIECES: u64 = 512;
     let node = Apart::start(&STREAM.replace("key =", "unknown_fields = \"ignore\"\nkey =")).await;
     let more = "n".repeat(64 * 1024);
     let piece: String =
         (0..16).map(|skier| format!("{{\"skier\":{skier},\"more\":\"{more}\"}}\n")).collect();
     let mut slow = Slow::begin(node.address(), RIDES).await;
-    slow.piece(piece.as_bytes()).await;
-    let before = node.memory("VmRSS");
-    for _ in 1..PIECES {
+    for _ in 0..FIRST {
+        slow.piece(piece.as_bytes()).await;
+    }
+    let before = node.memory("VmHWM");
+    for _ in 0..PIECES {
         slow.piece(piece.as_bytes()).await;
     }
     let (status, answer) = slow.end().await;
-    assert_eq!((status, &answer["accepted"]), (201, &json!(PIECES * 16)));
+    assert_eq!((status, &answer["accepted"]), (201, &json!((FIRST + PIECES) * 16)));
     let grown = node.memory("VmHWM").saturating_sub(before);
     let sent = PIECES * piece.len() as u64 / 1024;
-    assert!(grown < sent / 8, "memory grew by {grown} KiB for a body of {sent} KiB");
+    assert!(grown < sent / 8, "memory grew by {grown} KiB for {sent} KiB more of a body");
 }
 
 #[tokio::test]

@@ -129,3 +129,126 @@ impl Keeper {
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use consort_cluster::TokioRuntime;
+    use consort_cluster::format;
+    use consort_cluster::worker::{Checkpoint, Stand};
+    use consort_kernel::{
+        Clock, Commit, Frame, FrameKind, ManualClock, Note, Operation, Producer, memory,
+    };
+
+    const MINUTE: u64 = 60_000;
+
+    struct Bed {
+        keeper: Keeper,
+        clock: Arc<ManualClock>,
+        partition: Partition,
+    }
+
+    /// Ten frames, a minute apart, of a stream that keeps five minutes.
+    async fn bed() -> Bed {
+        let clock = Arc::new(ManualClock::at(Timestamp(0)));
+        let (log, store) = memory::open(2, clock.clone());
+        let stream = Stream {
+            name: "rides".parse().unwrap(),
+            schema: Arc::default(),
+            key: Vec::new(),
+            id: None,
+            ids_for: Duration::from_secs(60),
+            time: None,
+            partitions: 1,
+            retain: Duration::from_secs(300),
+            route: None,
+        };
+        let partition = stream.partition(0);
+        for sequence in 0..10 {
+            let time = Timestamp(sequence * MINUTE);
+            let (kind, records) = (FrameKind::Events, vec![Bytes::from_static(b"x")]);
+            let frame = Frame { kind, producer: Producer(1), sequence, time, records };
+            log.append(&partition, &frame).await.unwrap();
+        }
+        let keeper = Keeper {
+            log: Arc::new(log),
+            store: Arc::new(store),
+            runtime: TokioRuntime::current(),
+            stream: Arc::new(stream),
+            views: vec!["count".parse().unwrap()],
+        };
+        Bed { keeper, clock, partition }
+    }
+
+    impl Bed {
+        /// The first `frames` frames are folded.
+        async fn fold(&self, frames: usize) {
+            let read = self.keeper.log.read(
+                &self.partition,
+                &Cursor::START,
+                Most::default(),
+                Duration::ZERO,
+            );
+            let mut stand = Stand::default();
+            for entry in read.await.unwrap().iter().take(frames) {
+                stand.pass(entry, Timestamp(u64::MAX));
+            }
+            let cells = Cells::new(&PIPELINE, &self.partition, self.keeper.store.shards());
+            let value = format::encode(&Checkpoint { stand, ..Checkpoint::default() });
+            let put = Operation::Put { key: cells.checkpoint(), value };
+            self.keeper.store.commit(cells.home(), Commit::of([put])).await.unwrap();
+        }
+
+        /// The oldest frame after a round at this minute.
+        async fn first_after_round(&self, minute: u64) -> u64 {
+            let minutes = Timestamp(minute * MINUTE).since(self.clock.now());
+            self.clock.advance(minutes);
+            self.keeper.round().await.unwrap();
+            self.keeper.log.first(&self.partition).await.unwrap()
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_old_and_applied_is_let_go() {
+        let bed = bed().await;
+        bed.fold(10).await;
+        assert_eq!(bed.first_after_round(5).await, 0);
+        assert_eq!(bed.first_after_round(8).await, 3);
+        assert_eq!(bed.first_after_round(8).await, 3);
+        // The entry that the checkpoint vouches for stays, however old.
+        assert_eq!(bed.first_after_round(1_000).await, 9);
+    }
+
+    #[tokio::test]
+    async fn what_is_not_applied_stays() {
+        let bed = bed().await;
+        assert_eq!(bed.first_after_round(1_000).await, 0);
+        bed.fold(4).await;
+        assert_eq!(bed.first_after_round(1_000).await, 3);
+    }
+
+    #[tokio::test]
+    async fn lists_keep_their_last_lines() {
+        let bed = bed().await;
+        let (feed, shard) = (keys::rejects(&bed.keeper.views[0]), Shard(1));
+        let lines = LINES_KEPT + 500;
+        let note = |_| {
+            let entry = Bytes::from_static(b"line");
+            Operation::Append(Note { feed: feed.clone(), entry })
+        };
+        bed.keeper.store.commit(shard, Commit::of((0..lines).map(note))).await.unwrap();
+        for _ in 0..2 {
+            bed.keeper.round().await.unwrap();
+            let read = bed.keeper.store.feed(
+                shard,
+                &feed,
+                &Cursor::START,
+                Most::default(),
+                Duration::ZERO,
+            );
+            let trimmed = read.await.unwrap_err();
+            assert!(matches!(trimmed, ReadError::Trimmed { first: 500, .. }), "{trimmed:?}");
+        }
+    }
+}
