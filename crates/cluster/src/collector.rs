@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::appender::{Appender, Place};
+use crate::lanes::Lanes;
 use crate::runtime::Runtime;
 
 /// What one frame takes of records: below the bound of a frame, with room for its header.
@@ -37,6 +38,7 @@ struct Shared {
     runtime: Arc<dyn Runtime>,
     /// How long the first record of a frame waits for others.
     linger: Duration,
+    lanes: Lanes,
     lines: Mutex<BTreeMap<Partition, Arc<Mutex<Waiting>>>>,
     due: Mutex<Due>,
 }
@@ -67,9 +69,14 @@ struct Submission {
 
 impl Collector {
     /// A collector that appends through `appender`.
-    pub fn new(appender: Arc<Appender>, runtime: Arc<dyn Runtime>, linger: Duration) -> Self {
+    pub fn new(
+        appender: Arc<Appender>,
+        runtime: Arc<dyn Runtime>,
+        linger: Duration,
+        lanes: Lanes,
+    ) -> Self {
         let (lines, due) = (Mutex::default(), Mutex::default());
-        Collector(Arc::new(Shared { appender, runtime, linger, lines, due }))
+        Collector(Arc::new(Shared { appender, runtime, linger, lanes, lines, due }))
     }
 
     /// Has these records appended, all in one frame, together with what others submit. Returns when they
@@ -149,6 +156,8 @@ async fn send_due(shared: Arc<Shared>) {
 /// Sends frames until nothing waits.
 async fn send(shared: Arc<Shared>, at: Partition, line: Arc<Mutex<Waiting>>) {
     loop {
+        // What comes while a frame waits for its lane goes with it.
+        let lane = shared.lanes.enter().await;
         let Some(batch) = line.lock().next_frame() else { return };
         let mut records = Vec::with_capacity(batch.iter().map(|one| one.records.len()).sum());
         let mut answers = Vec::with_capacity(batch.len());
@@ -156,7 +165,7 @@ async fn send(shared: Arc<Shared>, at: Partition, line: Arc<Mutex<Waiting>>) {
             records.extend(some);
             answers.push(answer);
         }
-        let result = shared.appender.events(&at, records).await;
+        let result = lane.hold(&*shared.runtime, shared.appender.events(&at, records)).await;
         for answer in answers {
             // Whoever went away does not want to know.
             let _ = answer.send(result.clone());
@@ -212,6 +221,10 @@ mod tests {
     }
 
     fn bed() -> Bed {
+        bed_with(Lanes::unbounded())
+    }
+
+    fn bed_with(lanes: Lanes) -> Bed {
         let (log, store) = memory::open(1, Arc::new(ManualClock::at(Timestamp(1_000))));
         let (log, runtime) = (Arc::new(log), TokioRuntime::current());
         let entropy = Arc::new(SeededEntropy::new(7));
@@ -219,7 +232,7 @@ mod tests {
         let appender =
             Appender::new(log.clone(), Arc::new(store), runtime.clone(), entropy, give_up);
         let linger = Duration::from_millis(1);
-        let collector = Collector::new(Arc::new(appender), runtime, linger);
+        let collector = Collector::new(Arc::new(appender), runtime, linger, lanes);
         Bed { log, collector, at: Partition::new("s".parse().unwrap(), 0) }
     }
 
@@ -266,6 +279,19 @@ mod tests {
         assert_eq!(refused, 5);
         let too_large = bed.collector.submit(&bed.at, vec![Bytes::from(vec![0; 3 << 20])]).await;
         assert!(matches!(too_large, Err(AppendError::Refused(_))), "{too_large:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn frames_fill_while_they_wait_for_a_lane() {
+        let lanes = Lanes::of(1);
+        let (bed, busy) = (bed_with(lanes.clone()), lanes.enter().await);
+        let early = bed.collector.enqueue(&bed.at, vec![Bytes::from_static(b"early")]).unwrap();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let late = bed.collector.enqueue(&bed.at, vec![Bytes::from_static(b"late")]).unwrap();
+        assert!(frames(&bed).await.is_empty());
+        drop(busy);
+        assert_eq!(early.await.unwrap(), late.await.unwrap());
+        assert_eq!(frames(&bed).await, [[&b"early"[..], b"late"]]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use consort_cluster::{Appender, Collector, Runtime, TokioRuntime};
+use consort_cluster::{Appender, Collector, Lanes, Runtime, TokioRuntime};
 use consort_engines::Engine;
 use consort_kernel::{Entropy, Inlet, Log, Store, SystemEntropy};
 use consort_server::Resolvers;
@@ -68,7 +68,9 @@ impl Ground {
         );
         let resolvers = Resolvers::default();
         let appender = Arc::new(appender);
-        let collector = Collector::new(Arc::clone(&appender), Arc::clone(&runtime), COLLECT_FOR);
+        let lanes = engine.lanes.map_or_else(Lanes::unbounded, Lanes::of);
+        let collector =
+            Collector::new(Arc::clone(&appender), Arc::clone(&runtime), COLLECT_FOR, lanes);
         Ground { log, store, runtime, entropy, appender, collector, resolvers }
     }
 }

@@ -43,6 +43,12 @@ pub use stand::{Checkpoint, FORGET_AFTER, Mark, Passed, Position, Stand};
 /// comes ends the wait.
 const READ_WAIT: Duration = Duration::from_secs(1);
 
+/// How long a batch that is being filled waits for the next frames: a broker needs a moment to deliver.
+const GATHER_WAIT: Duration = Duration::from_millis(5);
+
+/// And for how long at most it is filled: where frames come without a pause there is always one more.
+const GATHER_FOR: Duration = Duration::from_millis(50);
+
 /// How often checkpoint and marks are read again although nothing seems wrong, so that a shard that was
 /// rolled back is noticed even if nothing more is committed to it.
 const LOAD_EVERY: Duration = Duration::from_secs(10);
@@ -336,6 +342,8 @@ struct Reader {
     wait: Duration,
     /// Local time before which nothing is read.
     not_before: Duration,
+    /// Whether batches are to be as full as they can be.
+    gathers: bool,
     runtime: Arc<dyn Runtime>,
     tenure: Tenure,
     vouch: bool,
@@ -350,6 +358,7 @@ impl Reader {
             batch: options.batch,
             wait: options.plan.tick_after().map_or(READ_WAIT, |after| after.min(READ_WAIT)),
             not_before: Duration::ZERO,
+            gathers: !options.linger.is_zero(),
             runtime: Arc::clone(&options.runtime),
             tenure: worker.tenure.clone(),
             vouch: worker.checks_digests(),
@@ -370,14 +379,37 @@ impl Reader {
                 () = self.runtime.sleep(linger) => {}
             }
         }
-        tokio::select! {
+        let mut entries = tokio::select! {
             biased;
-            () = self.tenure.ending() => Ok(None),
-            entries = self.log.read(&self.partition, &cursor, self.batch, self.wait) => {
-                Ok(Some(entries?))
+            () = self.tenure.ending() => return Ok(None),
+            entries = self.log.read(&self.partition, &cursor, self.batch, self.wait) => entries?,
+        };
+        if self.gathers {
+            self.gather(&mut entries).await;
+        }
+        Ok(Some(entries))
+    }
+
+    /// Reads on while there is more at once. Some engines give little in one read: a broker delivers a few
+    /// frames ahead, and the next ones when those are taken.
+    async fn gather(&self, entries: &mut Vec<LogEntry>) {
+        let until = self.runtime.elapsed() + GATHER_FOR;
+        while let Some(last) = entries.last()
+            && !self.batch.reached(entries.len(), bytes_of(entries))
+            && self.runtime.elapsed() < until
+        {
+            let cursor = last.cursor();
+            match self.log.read(&self.partition, &cursor, self.batch, GATHER_WAIT).await {
+                Ok(more) if !more.is_empty() => entries.extend(more),
+                // What goes wrong here is met again by the next read.
+                _ => return,
             }
         }
     }
+}
+
+fn bytes_of(entries: &[LogEntry]) -> usize {
+    entries.iter().flat_map(|entry| &entry.frame.records).map(bytes::Bytes::len).sum()
 }
 
 /// What became of a batch.
