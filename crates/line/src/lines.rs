@@ -1,0 +1,171 @@
+//! A body or datagram split into its lines, without reading them.
+
+use crate::scan::{Name, closing_quote, spaces_end};
+
+/// The lines of a body, each with its number, counted from 1.
+///
+/// A line ends at a line feed, or a carriage return and a line feed, and the last also at the body's end
+/// or a carriage return before it; none of these is part of the line. A line break within the quoted
+/// text of a field does not end the line, but counts in the numbers. Where that text has no closing
+/// quote, the line reaches to the end of the body, as with InfluxDB. Blank lines and comments are lines
+/// too; in a comment quotes mean nothing.
+///
+/// Both dialects are split alike.
+pub fn lines(body: &[u8]) -> Lines<'_> {
+    Lines { rest: body, number: 1 }
+}
+
+/// See [`lines()`].
+#[derive(Clone, Debug)]
+pub struct Lines<'a> {
+    rest: &'a [u8],
+    number: usize,
+}
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = (usize, &'a [u8]);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let break_at = memchr::memchr(b'\n', self.rest).unwrap_or(self.rest.len());
+        // Most lines have no quote before the first line break, or close it before: then that is the end.
+        let end = match memchr::memchr(b'"', &self.rest[..break_at]) {
+            None => break_at,
+            Some(_) => end_by_quotes(self.rest, break_at),
+        };
+        let number = self.number;
+        self.number += 1;
+        if end > break_at {
+            self.number += memchr::memchr_iter(b'\n', &self.rest[..end]).count();
+        }
+        let line = &self.rest[..end];
+        self.rest = self.rest.get(end + 1..).unwrap_or_default();
+        Some((number, line.strip_suffix(b"\r").unwrap_or(line)))
+    }
+}
+
+/// Where the line ends whose first line break, which may be within a quoted text, is known. Only the
+/// value of a field can be quoted, so keys and values are followed as the reader does. Where the line
+/// is not well formed, its quotes mean nothing any more, and the next line break ends it.
+fn end_by_quotes(body: &[u8], break_at: usize) -> usize {
+    let mut at = spaces_end(body, 0);
+    if body.get(at) == Some(&b'#') {
+        return break_at;
+    }
+    // The measurement and the tags.
+    loop {
+        at = Name::Measurement.end(body, at).0;
+        match body.get(at) {
+            Some(b',') => at += 1,
+            Some(b' ') => break,
+            _ => return break_at,
+        }
+    }
+    at = spaces_end(body, at);
+    // The fields.
+    loop {
+        at = Name::Key.end(body, at).0;
+        if body.get(at) != Some(&b'=') {
+            break;
+        }
+        at += 1;
+        at = if body.get(at) == Some(&b'"') {
+            match closing_quote(body, at + 1) {
+                Some((quote, _)) => quote + 1,
+                None => return body.len(),
+            }
+        } else {
+            Name::Word.end(body, at).0
+        };
+        if body.get(at) != Some(&b',') {
+            break;
+        }
+        at += 1;
+    }
+    // Here is the timestamp, the end, or something that does not belong.
+    memchr::memchr(b'\n', &body[at..]).map_or(body.len(), |found| at + found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(body: &str) -> Vec<(usize, &str)> {
+        lines(body.as_bytes())
+            .map(|(number, line)| (number, std::str::from_utf8(line).unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn a_body_is_split_at_its_line_breaks() {
+        assert_eq!(split(""), []);
+        assert_eq!(split("a"), [(1, "a")]);
+        assert_eq!(split("a\n"), [(1, "a")]);
+        assert_eq!(split("a\nb"), [(1, "a"), (2, "b")]);
+        assert_eq!(split("\n\n a \n"), [(1, ""), (2, ""), (3, " a ")]);
+    }
+
+    #[test]
+    fn a_carriage_return_is_part_of_a_line_end_only() {
+        assert_eq!(split("a\r\nb\r\n"), [(1, "a"), (2, "b")]);
+        assert_eq!(split("a\rb\r"), [(1, "a\rb")]);
+        assert_eq!(split("a\r\r\n"), [(1, "a\r")]);
+        assert_eq!(split("\r\n\r"), [(1, ""), (2, "")]);
+        assert_eq!(split("m f=\"a\r\nb\"\r\nn"), [(1, "m f=\"a\r\nb\""), (3, "n")]);
+    }
+
+    #[test]
+    fn a_line_break_within_a_quoted_text_does_not_end_the_line() {
+        let whole = [
+            "m f=\"a\nb\"",
+            "m f=\"a\nb\" 1",
+            "  m  f=\"a\nb\"",
+            "m,t=v f=\"a\n\nb\",g=\"\n\"",
+            "m,t=\" f=1,g=\"\n\"",
+            "m\\ x,t=v f\\=\\ =\"\\\"\n\"",
+            "m f=\"\\\\\",g=\"\n\"",
+            "m f=word,g=\"\n\"",
+            "m f=wo\\,rd,g=\"\n\"",
+            "t=v f=\"a\nb\"",
+        ];
+        for line in whole {
+            let body = format!("{line}\nnext x=1");
+            let breaks = line.matches('\n').count();
+            assert_eq!(split(&body), [(1, line), (2 + breaks, "next x=1")], "{line:?}");
+        }
+    }
+
+    #[test]
+    fn quotes_elsewhere_do_not_hide_a_line_break() {
+        let first = [
+            "# f=\"a",
+            "  # m f=\"a",
+            "\"m f=1",
+            "m,t=\" f=1",
+            "m,t=\"a f=1",
+            "m \"=1",
+            "m f\\=\"x=1",
+            "m f=1\"",
+            "m f=a=\"b",
+            "m f=\"a\" \"",
+            "m f=\"a\"x=\"",
+            "m f=1 g=\"",
+            "m f=1\\,g=\"a",
+            "m\tf=\"a",
+            "\"",
+        ];
+        for line in first {
+            let body = format!("{line}\nnext x=\"1\"");
+            assert_eq!(split(&body), [(1, line), (2, "next x=\"1\"")], "{line:?}");
+        }
+    }
+
+    #[test]
+    fn a_text_that_is_not_closed_takes_the_rest() {
+        assert_eq!(split("a x=1\nm f=\"a\nb c=1\n"), [(1, "a x=1"), (2, "m f=\"a\nb c=1\n")]);
+        assert_eq!(split("m f=\"\\\""), [(1, "m f=\"\\\"")]);
+    }
+}
