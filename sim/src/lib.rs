@@ -39,6 +39,7 @@ mod station;
 pub mod store;
 pub mod tally;
 mod trace;
+pub mod windows;
 pub mod witness;
 pub mod world;
 

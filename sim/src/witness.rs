@@ -1,7 +1,7 @@
 //! Sees every commit at the moment it is applied, and tells what may never be: a mark or checkpoint that
 //! moves back, an epoch that shrinks or has two holders.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use consort_cluster::format::decode;
@@ -19,6 +19,8 @@ pub struct Witness(Mutex<Seen>);
 struct Seen {
     places: BTreeMap<(Shard, Key), Position>,
     leases: BTreeMap<(Shard, Key), Lease>,
+    /// Shards that were rolled back at some time.
+    rolled_back: BTreeSet<Shard>,
     cut: u64,
     complaint: Option<String>,
 }
@@ -60,6 +62,7 @@ impl Witness {
         let mut seen = self.0.lock();
         seen.places.retain(|(of, _), _| *of != shard);
         seen.leases.retain(|(of, _), _| *of != shard);
+        seen.rolled_back.insert(shard);
     }
 
     /// What was seen first that may not be.
@@ -97,6 +100,10 @@ impl Seen {
         }
         let who = |lease: &Lease| lease.holder.clone().map(|holder| (holder, lease.incarnation));
         let another = who(&lease).is_some() && who(&lease) != who(&before);
+        // An epoch that was lost with the shard is given once more; and he who had it before puts his lease
+        // back when he finds it released.
+        let had_it = self.rolled_back.contains(&shard) && before.holder.is_none();
+        let another = another && !had_it;
         if lease.epoch == before.epoch && another {
             self.complain(format!("an epoch of {key:?} has two holders: {before:?}, {lease:?}"));
         }
@@ -172,5 +179,10 @@ mod tests {
         assert_eq!(told(lease(Some("b"), 3)), None);
         assert!(told(lease(Some("b"), 2)).is_some_and(|text| text.contains("two holders")));
         assert!(told(lease(Some("a"), 1)).is_some_and(|text| text.contains("shrank")));
+        let witness = Witness::default();
+        witness.forget(Shard(0));
+        assert_eq!(saw(&witness, key(), lease(None, 2)), None);
+        assert_eq!(saw(&witness, key(), lease(Some("a"), 2)), None, "he had it before");
+        assert!(saw(&witness, key(), lease(Some("b"), 2)).is_some());
     }
 }

@@ -51,6 +51,7 @@ impl Ground {
             appender: Arc::clone(&self.appender),
             collector: self.collector.clone(),
             inlets,
+            rules: consort_views::part::Rules::default(),
         }
     }
 

@@ -230,5 +230,11 @@ fn stored_view(view: &View) -> Settings {
     if let Some(condition) = &view.condition {
         settings.insert("where".into(), condition.text().into());
     }
+    if let Some(windows) = &view.windows {
+        settings.insert("window".into(), format!("{:?}", windows.length));
+        settings.insert("grace".into(), format!("{:?}", windows.grace));
+        settings.insert("keep".into(), format!("{:?}", windows.keep));
+        settings.insert("late".into(), windows.late.name().into());
+    }
     settings
 }

@@ -1,8 +1,13 @@
 //! The part of a node that folds streams: a role for each partition, one for each stream that lets go of
-//! what is old, and one that takes from a queue where a stream is filled by it.
+//! what is old, one that takes from a queue where a stream is filled by it, and for each view with windows
+//! one in every shard that closes them.
 
+mod closer;
+mod emission;
 mod keeper;
+mod rules;
 mod taker;
+mod watermarks;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,13 +17,16 @@ use std::time::Duration;
 use consort_cluster::status::ClusterStatus;
 use consort_cluster::worker::{self, Plan};
 use consort_cluster::{Appender, Collector, Ended, Part, Role, Runtime, Tenure};
-use consort_kernel::{Entropy, Inlet, Log, Most, Name, Store};
+use consort_kernel::{Entropy, Inlet, Log, Most, Name, Shard, Store};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
 use crate::definitions::Definitions;
 use crate::plan::StreamPlan;
 use crate::stream::Stream;
+use crate::view::View;
+pub use rules::{Rule, Rules};
+use watermarks::Watermarks;
 
 /// All views of a stream advance together.
 pub(crate) static PIPELINE: LazyLock<Name> = LazyLock::new(|| match Name::new("all") {
@@ -30,6 +38,7 @@ pub(crate) static PIPELINE: LazyLock<Name> = LazyLock::new(|| match Name::new("a
 const WORKER: &str = "worker";
 const KEEPER: &str = "keeper";
 const TAKER: &str = "taker";
+const CLOSER: &str = "closer";
 
 /// How much a worker reads at once: large enough that updates of one group merge, and small enough that
 /// the batches of all partitions of a stream fit the memory of a small machine.
@@ -59,6 +68,8 @@ pub struct Options {
     pub collector: Collector,
     /// The queues that streams are filled from, by the streams' names.
     pub inlets: BTreeMap<String, Arc<dyn Inlet>>,
+    /// How windows are closed.
+    pub rules: Rules,
 }
 
 /// Folds all streams of a node's definitions.
@@ -70,8 +81,9 @@ pub struct StreamsPart {
 struct Folded {
     stream: Arc<Stream>,
     plan: Arc<StreamPlan>,
-    views: Vec<Name>,
+    views: Vec<Arc<View>>,
     inlet: Option<Arc<dyn Inlet>>,
+    watermarks: Arc<Watermarks>,
 }
 
 /// How far the views of a stream are behind what was accepted.
@@ -88,14 +100,24 @@ impl StreamsPart {
     pub fn new(definitions: &Definitions, options: Options) -> Self {
         let shards = options.store.shards();
         let folded = |stream: &Arc<Stream>| Folded {
-            plan: Arc::new(StreamPlan::new(Arc::clone(stream), &definitions.views, shards)),
+            plan: Arc::new(StreamPlan::by_rules(
+                Arc::clone(stream),
+                &definitions.views,
+                shards,
+                options.rules,
+            )),
             views: definitions
                 .views
                 .iter()
                 .filter(|view| view.from.name == stream.name)
-                .map(|view| view.name.clone())
+                .cloned()
                 .collect(),
             inlet: options.inlets.get(stream.name.as_str()).cloned(),
+            watermarks: Arc::new(Watermarks::new(
+                Arc::clone(&options.store),
+                Arc::clone(&options.runtime),
+                Arc::clone(stream),
+            )),
             stream: Arc::clone(stream),
         };
         StreamsPart { streams: definitions.streams.iter().map(folded).collect(), options }
@@ -118,27 +140,49 @@ impl StreamsPart {
         }
     }
 
+    /// The closer of a view in a shard, if there is such a view with windows.
+    fn closer(&self, view: &str, shard: u32) -> Option<closer::Closer> {
+        let shard = Shard(u16::try_from(shard).ok()?);
+        let of_stream = |folded: &Folded| {
+            let view = folded.views.iter().find(|known| known.name.as_str() == view)?;
+            Some(closer::Closer {
+                store: Arc::clone(&self.options.store),
+                runtime: Arc::clone(&self.options.runtime),
+                view: Arc::clone(view),
+                windows: view.windows.clone()?,
+                shard,
+                watermarks: Arc::clone(&folded.watermarks),
+                rules: self.options.rules,
+            })
+        };
+        self.streams.iter().find_map(of_stream)
+    }
+
     fn keeper(&self, folded: &Folded) -> keeper::Keeper {
         keeper::Keeper {
             log: Arc::clone(&self.options.log),
             store: Arc::clone(&self.options.store),
             runtime: Arc::clone(&self.options.runtime),
             stream: Arc::clone(&folded.stream),
-            views: folded.views.clone(),
+            views: folded.views.iter().map(|view| view.name.clone()).collect(),
         }
     }
 }
 
 impl Part for StreamsPart {
     fn roles(&self) -> Vec<Role> {
-        let of_stream = |folded: &Folded| {
-            let stream = Arc::clone(&folded.stream);
-            let workers = (0..stream.partitions).map(move |index| worker_role(&stream.name, index));
-            let name = folded.stream.name.as_str();
-            let taker = folded.inlet.as_ref().map(|_| Role::new(TAKER, name));
-            workers.chain([Role::new(KEEPER, name)]).chain(taker)
-        };
-        self.streams.iter().flat_map(of_stream).collect()
+        let mut roles = Vec::new();
+        for Folded { stream, views, inlet, .. } in &self.streams {
+            let name = stream.name.as_str();
+            roles.extend((0..stream.partitions).map(|index| worker_role(&stream.name, index)));
+            roles.push(Role::new(KEEPER, name));
+            roles.extend(inlet.as_ref().map(|_| Role::new(TAKER, name)));
+            for view in views.iter().filter(|view| view.windows.is_some()) {
+                let closer = |shard| Role::new(CLOSER, format!("{}/{shard}", view.name));
+                roles.extend((0..self.options.store.shards()).map(closer));
+            }
+        }
+        roles
     }
 
     fn work(&self, tenure: Tenure) -> BoxFuture<'static, Ended> {
@@ -147,6 +191,11 @@ impl Part for StreamsPart {
             Some((stream, index)) => (stream, index.parse().ok()),
             None => (role.name(), None),
         };
+        if let (CLOSER, Some(shard)) = (role.kind(), index)
+            && let Some(closer) = self.closer(stream, shard)
+        {
+            return closer.run(tenure).boxed();
+        }
         let folded = self.streams.iter().find(|folded| folded.stream.name.as_str() == stream);
         match (folded, role.kind(), index) {
             (Some(folded), WORKER, Some(index)) => {

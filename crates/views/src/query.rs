@@ -2,19 +2,23 @@
 
 mod merge;
 mod page;
+mod windows;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use consort_kernel::limits::PAGE_ROWS;
-use consort_kernel::{Cell, Key, QueryError, Store, Value as Held};
+use consort_kernel::{Key, QueryError, Store, Value as Held};
 use futures::future::try_join_all;
 
 use crate::keys;
 use crate::value::{Kind, Value, parse};
 use crate::view::{Aggregate, View};
+use crate::window::{hex, unhex};
 use merge::Merge;
-pub use page::{Outcome, Page, Row, group_json};
+pub use page::{InWindow, Outcome, Page, Row, group_json};
+pub(crate) use page::{group_fields, json_of};
+use windows::Between;
 
 /// Groups, or members of one set, in an answer where the query does not say.
 pub const LIMIT: usize = 100;
@@ -31,6 +35,7 @@ pub struct Query {
     view: Arc<View>,
     /// The values of the first fields of `by`, perhaps of all.
     given: Vec<Value>,
+    between: Between,
     after: Option<Bytes>,
     limit: usize,
 }
@@ -39,9 +44,7 @@ pub struct Query {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueryRefusal {
     /// Not a field of the group.
-    #[error(
-        "the view '{view}' has no field '{field}'; its fields are {known}, beside 'limit' and 'after'"
-    )]
+    #[error("the view '{view}' has no field '{field}'; its fields are {known}, beside {words}")]
     UnknownField {
         /// The view.
         view: String,
@@ -49,6 +52,8 @@ pub enum QueryRefusal {
         field: String,
         /// Those there are.
         known: String,
+        /// The other parameters.
+        words: &'static str,
     },
     /// A value of another type.
     #[error("'{field}' must be {wanted}, not '{given}'")]
@@ -88,6 +93,7 @@ impl Query {
     ) -> Result<Self, QueryRefusal> {
         let mut values: Vec<Option<Value>> = vec![None; view.by.len()];
         let (mut after, mut limit) = (None, None);
+        let mut between = Between::default();
         for (name, text) in parameters {
             // A field of the group wins over the words of paging.
             if let Some(at) = view.by.iter().position(|field| field.name == name) {
@@ -96,6 +102,14 @@ impl Query {
                     return Err(QueryRefusal::Twice(name.into()));
                 }
                 continue;
+            }
+            if view.windows.is_some()
+                && let Some(twice) = between.take(name, text)
+            {
+                match twice? {
+                    true => return Err(QueryRefusal::Twice(name.into())),
+                    false => continue,
+                }
             }
             let twice = match name {
                 "after" => after.replace(unhex(text).ok_or(QueryRefusal::Cursor)?).is_some(),
@@ -107,7 +121,8 @@ impl Query {
             }
         }
         let given = leading(view, values)?;
-        let query = Query { view: Arc::clone(view), given, after, limit: limit.unwrap_or(LIMIT) };
+        let (view, limit) = (Arc::clone(view), limit.unwrap_or(LIMIT));
+        let query = Query { view, given, between, after, limit };
         query.check_cursor()?;
         Ok(query)
     }
@@ -120,11 +135,18 @@ impl Query {
     /// Whether it asks for one group.
     pub fn is_single(&self) -> bool {
         self.given.len() == self.view.by.len()
+            && (self.view.windows.is_none() || self.between.is_one())
     }
 
     /// The answer as it stands.
     pub async fn answer(&self, store: &dyn Store) -> Result<Page, QueryError> {
-        if self.is_single() { self.one(store).await } else { self.several(store).await }
+        if let Some(windows) = &self.view.windows {
+            return self.answer_windows(store, windows).await;
+        }
+        match self.is_single() {
+            true => self.one_at(store, self.prefix()).await,
+            false => self.several(store).await,
+        }
     }
 
     fn check_cursor(&self) -> Result<(), QueryRefusal> {
@@ -137,32 +159,16 @@ impl Query {
             };
         }
         let key = Key::from_stored(after.clone());
-        let fits =
-            key.starts_with(&self.prefix()) && keys::group_values(&self.view, &key).is_some();
+        let prefix = match self.view.windows {
+            Some(_) => keys::groups(&self.view),
+            None => self.prefix(),
+        };
+        let fits = key.starts_with(&prefix) && keys::group_values(&self.view, &key).is_some();
         if fits { Ok(()) } else { Err(QueryRefusal::Cursor) }
     }
 
     fn prefix(&self) -> Key {
         keys::group(&keys::groups(&self.view), &self.given)
-    }
-
-    async fn one(&self, store: &dyn Store) -> Result<Page, QueryError> {
-        let key = self.prefix();
-        let shard = keys::shard(&key, store.shards());
-        let (outcome, next) = match &self.view.aggregate {
-            Aggregate::Set(_) => {
-                let after = self.after.as_deref();
-                let (members, next) = members(store, &self.view, &key, after, self.limit).await?;
-                (Outcome::Members(members), next)
-            }
-            aggregate => {
-                let cell = Cell::new(aggregate.cells(), key);
-                let held = store.get(shard, &[cell]).await?.into_iter().next().flatten();
-                (outcome(&self.view, held), None)
-            }
-        };
-        let row = Row { group: self.given.clone(), outcome, more: next.is_some() };
-        Ok(Page { single: true, rows: vec![row], next: next.map(|member| hex(&member)) })
     }
 
     async fn several(&self, store: &dyn Store) -> Result<Page, QueryError> {
@@ -198,12 +204,12 @@ impl Query {
             }
             _ => (outcome(&self.view, Some(held)), false),
         };
-        Ok(Some(Row { group, outcome, more }))
+        Ok(Some(Row { group, window: None, outcome, more }))
     }
 }
 
 /// Members of a set, and the last of them if there may be more.
-async fn members(
+pub(crate) async fn members(
     store: &dyn Store,
     view: &View,
     key: &Key,
@@ -231,7 +237,7 @@ async fn members(
 }
 
 /// What a cell says; the aggregate's zero if there is none.
-fn outcome(view: &View, held: Option<Held>) -> Outcome {
+pub(crate) fn outcome(view: &View, held: Option<Held>) -> Outcome {
     let kind = view.aggregate.kind();
     let number = |number: i64| match kind {
         Kind::Decimal(_) => Value::Decimal(number),
@@ -288,6 +294,10 @@ fn unknown_field(view: &View, field: &str) -> QueryRefusal {
         view: view.name.to_string(),
         field: field.chars().take(100).collect(),
         known: known(view),
+        words: match view.windows {
+            Some(_) => "'start', 'end', 'limit' and 'after'",
+            None => "'limit' and 'after'",
+        },
     }
 }
 
@@ -307,18 +317,6 @@ fn leading(view: &View, values: Vec<Option<Value>>) -> Result<Vec<Value>, QueryR
         });
     }
     Ok(values.into_iter().flatten().collect())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn unhex(text: &str) -> Option<Bytes> {
-    let digits = |at: usize| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
-    if !text.len().is_multiple_of(2) || !text.is_ascii() {
-        return None;
-    }
-    (0..text.len()).step_by(2).map(digits).collect::<Option<Vec<u8>>>().map(Bytes::from)
 }
 
 #[cfg(test)]

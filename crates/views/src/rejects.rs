@@ -69,12 +69,8 @@ pub enum Line {
 pub async fn newest(store: &dyn Store, view: &View, most: usize) -> Result<Vec<Line>, ReadError> {
     let mut lines = Vec::new();
     for shard in (0..store.shards()).map(Shard) {
-        for entry in tail(store, shard, &keys::rejects(&view.name), most).await? {
-            let read = consort_cluster::format::decode(&entry.entry);
-            lines.push(
-                read.map_or_else(|error| Line::Unreadable(error.to_string()), Line::Rejected),
-            );
-        }
+        let entries = tail(store, shard, &keys::rejects(&view.name), most).await?;
+        lines.extend(entries.iter().map(rejected));
         for entry in tail(store, shard, &keys::overflows(&view.name), most).await? {
             let values = keys::group_values(view, &keys::overflow_group(&entry.entry));
             lines.push(match values {
@@ -84,6 +80,25 @@ pub async fn newest(store: &dyn Store, view: &View, most: usize) -> Result<Vec<L
         }
     }
     Ok(lines)
+}
+
+/// The newest events of a view that came when their window was closed or gone, up to `most` of each shard.
+pub async fn newest_late(
+    store: &dyn Store,
+    view: &View,
+    most: usize,
+) -> Result<Vec<Line>, ReadError> {
+    let mut lines = Vec::new();
+    for shard in (0..store.shards()).map(Shard) {
+        let entries = tail(store, shard, &keys::late(&view.name), most).await?;
+        lines.extend(entries.iter().map(rejected));
+    }
+    Ok(lines)
+}
+
+fn rejected(entry: &FeedEntry) -> Line {
+    let read = consort_cluster::format::decode(&entry.entry);
+    read.map_or_else(|error| Line::Unreadable(error.to_string()), Line::Rejected)
 }
 
 /// The last `most` entries of a feed, which is read through: lists are short, or something is very wrong.

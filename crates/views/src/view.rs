@@ -8,6 +8,7 @@ use crate::expression::Expression;
 use crate::route::Route;
 use crate::stream::Stream;
 use crate::value::Kind;
+use crate::window::Windows;
 
 /// A declared view.
 #[derive(Clone, Debug)]
@@ -25,6 +26,10 @@ pub struct View {
     pub aggregate: Aggregate,
     /// Which events count.
     pub condition: Option<Expression>,
+    /// The windows of event time that its groups are kept for; without them, a group is kept for good.
+    pub windows: Option<Windows>,
+    /// Where the rows of its windows are delivered to.
+    pub sinks: Vec<String>,
     /// Where it is asked, beside `/views/{view}`.
     pub routes: Vec<Route>,
     /// The shape of its answers on those routes.

@@ -54,6 +54,8 @@ fn views(stream: &Arc<Stream>) -> Vec<Arc<View>> {
             by: by.iter().map(group).collect(),
             aggregate,
             condition: condition.map(expression),
+            windows: None,
+            sinks: Vec::new(),
             routes: Vec::new(),
             answer: None,
         })

@@ -1,6 +1,6 @@
 //! Applying one batch: ids, cells, commits by shard, then the checkpoint.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use consort_kernel::limits::PAGE_ROWS;
 use consort_kernel::{
@@ -18,6 +18,9 @@ use crate::format;
 #[cfg(feature = "mutations")]
 use crate::mutation::Mutation;
 
+/// So many cells of the plan are remembered from one batch to the next.
+const CELLS_KEPT: usize = 10_000;
+
 impl Worker {
     /// Commits what `entries`, which follow `stand`, do; then the checkpoint behind them.
     pub(super) async fn apply(
@@ -32,7 +35,7 @@ impl Worker {
         }
         self.meet_vouched(loaded, entries).await?;
         let Settled { duplicates, kept } = self.settle_ids(loaded, &stand, entries, now).await?;
-        let cells = self.read_cells(&stand, entries, now).await?;
+        let cells = self.read_cells(loaded, &stand, entries, now).await?;
         let mut planner = Planner {
             partition: &self.options.partition,
             plan: &*self.options.plan,
@@ -58,6 +61,10 @@ impl Worker {
         if planner.progress.repeats > 0 {
             let repeats = planner.progress.repeats;
             tracing::debug!(partition = %self.options.partition, repeats, "frames were repeats");
+        }
+        let cells = planner.sheet.into_cells();
+        if cells.len() <= CELLS_KEPT {
+            loaded.cells = cells;
         }
         self.commit_checkpoint(loaded, &stand, kept).await?;
         Ok(Applied { stand, records, now })
@@ -119,19 +126,22 @@ impl Worker {
         Ok(settled)
     }
 
-    /// The cells that the plan will look at.
+    /// The cells that the plan will look at: as they are known, or read now.
     async fn read_cells(
         &self,
+        loaded: &mut Loaded,
         stand: &Stand,
         entries: &[LogEntry],
         now: Timestamp,
     ) -> Result<ReadCells, Setback> {
         let records = fresh_records(&self.options.partition, stand, entries, now);
+        let mut cells = std::mem::take(&mut loaded.cells);
         let mut wanted: BTreeMap<Shard, BTreeSet<Key>> = BTreeMap::new();
-        for (shard, key) in records.iter().flat_map(|record| self.options.plan.reads(record)) {
-            wanted.entry(shard).or_default().insert(key);
+        for cell in records.iter().flat_map(|record| self.options.plan.reads(record)) {
+            if !cells.contains_key(&cell) {
+                wanted.entry(cell.0).or_default().insert(cell.1);
+            }
         }
-        let mut cells = HashMap::new();
         for (shard, keys) in wanted {
             let keys: Vec<Key> = keys.into_iter().collect();
             for keys in keys.chunks(PAGE_ROWS) {

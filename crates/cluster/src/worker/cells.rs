@@ -12,6 +12,7 @@ use futures::future::try_join_all;
 use serde::de::DeserializeOwned;
 
 use super::Setback;
+use super::planner::ReadCells;
 use super::stand::{Checkpoint, Mark, Position, Stand};
 use crate::format;
 
@@ -40,6 +41,9 @@ pub(super) struct Loaded {
     pub(super) start: Stand,
     /// Shards that hold less than the checkpoint knows they held.
     pub(super) rolled_back: Vec<Shard>,
+    /// Cells of the plan as they were read or left last. Every commit expects them, so one that somebody
+    /// else changed is noticed, and then all is loaded again.
+    pub(super) cells: ReadCells,
 }
 
 impl Cells {
@@ -123,7 +127,7 @@ impl Cells {
                 }
             }
         }
-        Ok(Loaded { checkpoint, marks, start, rolled_back })
+        Ok(Loaded { checkpoint, marks, start, rolled_back, cells: ReadCells::new() })
     }
 }
 

@@ -23,8 +23,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use consort_kernel::{
-    CommitError, Entropy, Fault, Log, LogEntry, Most, Name, Partition, QueryError, ReadError,
-    Refusal, Store, Timestamp,
+    Cell, CommitError, Entropy, Fault, Kind, Log, LogEntry, Most, Name, Partition, QueryError,
+    ReadError, Refusal, Store, Timestamp, Value,
 };
 use futures::future::{Either, select};
 
@@ -236,7 +236,7 @@ impl Worker {
         let mut stand = loaded.start.clone();
         let mut batch = self.read(&stand).await?;
         while let Some(entries) = batch {
-            self.heed(&entries).await?;
+            self.heed(&entries, stand.watermark()).await?;
             if self.options.runtime.elapsed() >= load_again {
                 return Err(Setback::Stale);
             }
@@ -306,7 +306,7 @@ impl Worker {
     }
 
     /// Takes note of what was read, or of silence, which may call for a tick.
-    async fn heed(&mut self, entries: &[LogEntry]) -> Result<(), Setback> {
+    async fn heed(&mut self, entries: &[LogEntry], watermark: Timestamp) -> Result<(), Setback> {
         let now = self.options.runtime.elapsed();
         if !entries.is_empty() {
             self.heard_at = now;
@@ -317,12 +317,25 @@ impl Worker {
             && now.saturating_sub(self.heard_at) >= after
         {
             self.heard_at = now;
+            if !self.is_awaited(watermark).await? {
+                return Ok(());
+            }
             let tick = vec![Control::Tick.encode()];
             if let Err(error) = self.options.appender.control(&self.options.partition, tick).await {
                 tracing::debug!(partition = %self.options.partition, %error, "no tick");
             }
         }
         Ok(())
+    }
+
+    /// Whether somebody waits for the watermark to pass where it stands.
+    async fn is_awaited(&self, watermark: Timestamp) -> Result<bool, Setback> {
+        let Some((shard, key)) = self.options.plan.awaited() else { return Ok(true) };
+        let cell = Cell::new(Kind::Max, key);
+        let held = self.options.store.get(shard, &[cell]).await?.into_iter().next().flatten();
+        let Some(Value::Max(rank)) = held else { return Ok(false) };
+        let rank = <[u8; 8]>::try_from(&rank[..]).unwrap_or_default();
+        Ok(watermark < Timestamp(u64::from_be_bytes(rank)))
     }
 
     fn checks_digests(&self) -> bool {

@@ -45,6 +45,12 @@ pub trait Plan: Send + Sync + fmt::Debug {
     fn tick_after(&self) -> Option<Duration> {
         None
     }
+
+    /// The cell of kind `Max` that says how far the watermark is awaited, in milliseconds as eight bytes.
+    /// An owner whose watermark is there appends no tick. Without such a cell ticks are always awaited.
+    fn awaited(&self) -> Option<(Shard, Key)> {
+        None
+    }
 }
 
 /// A record in its place.

@@ -66,6 +66,11 @@ impl Sheet {
         self.full
     }
 
+    /// The bytes cells as they are after all that was planned.
+    pub(super) fn into_cells(self) -> HashMap<(Shard, Key), Option<Bytes>> {
+        self.cells
+    }
+
     /// Takes what was planned; the shards' marks are then at `end`.
     pub(super) fn take(&mut self, end: Position) -> BTreeMap<Shard, ShardSheet> {
         self.full = false;
@@ -211,6 +216,12 @@ impl Sheet {
             sheet.steps += 1;
         }
         value
+    }
+
+    /// As [`read`](Sheet::read), but the commit expects nothing: a rule that is broken on purpose.
+    #[cfg(feature = "mutations")]
+    pub fn look(&self, shard: Shard, key: &Key) -> Option<Bytes> {
+        self.cells.get(&(shard, key.clone())).cloned().flatten()
     }
 
     /// The shard's part, unless the shard has applied this record already.

@@ -26,6 +26,7 @@ mod streams;
 mod suggest;
 mod summary;
 mod views;
+mod windows;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};

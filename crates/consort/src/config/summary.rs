@@ -47,6 +47,12 @@ fn describe_view(view: &View) -> String {
     if let Some(condition) = &view.condition {
         text.push_str(&format!(" where {}", condition.text()));
     }
+    if let Some(windows) = &view.windows {
+        text.push_str(&format!(" in windows of {:?}", windows.length));
+    }
+    if !view.sinks.is_empty() {
+        text.push_str(&format!(" to {}", view.sinks.join(", ")));
+    }
     for route in &view.routes {
         text.push_str(&format!(", {route}"));
     }

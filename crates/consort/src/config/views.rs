@@ -13,8 +13,9 @@ use super::reader::{Reader, Spanned};
 use super::routes::{Routes, read_route};
 use super::streams::StreamRead;
 use super::suggest::nearest;
+use super::windows::{read_sinks, read_windows};
 
-pub(super) const SETTINGS: [&str; 13] = [
+pub(super) const SETTINGS: [&str; 18] = [
     "from",
     "by",
     "count",
@@ -26,6 +27,11 @@ pub(super) const SETTINGS: [&str; 13] = [
     "set",
     "distinct_approx",
     "where",
+    "window",
+    "grace",
+    "keep",
+    "late",
+    "sink",
     "route",
     "answer",
 ];
@@ -43,6 +49,8 @@ pub(super) fn read_view(
     let by = read_by(reader, fields);
     let aggregate = read_aggregate(reader, fields);
     let condition = read_condition(reader, fields);
+    let windows = read_windows(reader);
+    let sinks = read_sinks(reader);
     let view_routes = read_routes(reader, by.as_deref(), routes);
     let answer = read_answer(reader, by.as_deref());
     let stream = from?.stream.clone()?;
@@ -56,6 +64,8 @@ pub(super) fn read_view(
         by: by?.into_iter().map(|group| group.field).collect::<Option<_>>()?,
         aggregate: aggregate?,
         condition,
+        windows,
+        sinks,
         routes: view_routes,
         answer,
     })

@@ -15,3 +15,4 @@ mod lines;
 mod positions;
 mod queries;
 mod repeats;
+mod windows;

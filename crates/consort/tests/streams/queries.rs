@@ -256,7 +256,7 @@ async fn the_views_are_listed() {
     assert_eq!(names, ["days", "prices", "rides_of", "total"]);
     let rides_of = json!({
         "view": "rides_of", "from": "rides", "by": ["skier", "season", "day"], "aggregate": "count",
-        "of": [], "where": null,
+        "of": [], "where": null, "window": null, "sinks": [],
         "routes": ["GET /rides/{skier}/{season}", "GET /rides/{skier}/{season}/{day}"],
     });
     assert_eq!(views["views"][2], rides_of);

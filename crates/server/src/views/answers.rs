@@ -53,6 +53,13 @@ pub(super) async fn list(State(views): State<Views>) -> Json<serde_json::Value> 
             "aggregate": view.aggregate.name(),
             "of": of,
             "where": view.condition.as_ref().map(|condition| condition.text()),
+            "window": view.windows.as_ref().map(|windows| json!({
+                "seconds": windows.length.as_secs_f64(),
+                "grace": windows.grace.as_secs_f64(),
+                "keep": windows.keep.as_secs_f64(),
+                "late": windows.late.name(),
+            })),
+            "sinks": view.sinks,
             "routes": routes,
         })
     };
@@ -98,11 +105,30 @@ pub(super) async fn by_route(
 pub(super) async fn rejects(
     State(views): State<Views>,
     name: Result<Path<String>, PathRejection>,
+    headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let view = views.view(name)?;
+    views.wait_for(&headers).await?;
     let lines = consort_views::rejects::newest(&*views.0.store, &view, REJECTS_SHOWN).await;
     let lines = lines.map_err(|error| list_failed(&error))?;
     Ok(Json(json!({"view": view.name.as_str(), "rejects": lines})).into_response())
+}
+
+/// `GET /views/{view}/late`
+pub(super) async fn late(
+    State(views): State<Views>,
+    name: Result<Path<String>, PathRejection>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let view = views.view(name)?;
+    if view.windows.is_none() {
+        let detail = format!("the view '{}' has no windows, so nothing is late for it", view.name);
+        return Err(Problem::new(StatusCode::NOT_FOUND, "no-windows", detail));
+    }
+    views.wait_for(&headers).await?;
+    let lines = consort_views::rejects::newest_late(&*views.0.store, &view, REJECTS_SHOWN).await;
+    let lines = lines.map_err(|error| list_failed(&error))?;
+    Ok(Json(json!({"view": view.name.as_str(), "late": lines})).into_response())
 }
 
 /// `GET /streams/{stream}/rejects`: messages from a queue that were no events.

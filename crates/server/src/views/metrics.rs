@@ -20,6 +20,12 @@ struct OutcomeLabel {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ViewLabel {
+    view: String,
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct StreamLabel {
     stream: String,
 }
@@ -34,11 +40,17 @@ pub(super) fn register(
     lags: &Lags,
 ) {
     let events: Family<OutcomeLabel, Gauge> = Family::default();
+    let of_views: Family<ViewLabel, Gauge> = Family::default();
     let behind: Family<StreamLabel, Seconds> = Family::default();
     metrics.registry().register(
         "stream_events",
         "Events that the views have taken, by outcome, in the whole cluster",
         events.clone(),
+    );
+    metrics.registry().register(
+        "view_events",
+        "Events of each view, by outcome, in the whole cluster: received is the sum of the others",
+        of_views.clone(),
     );
     metrics.registry().register(
         "stream_lag_seconds",
@@ -49,7 +61,7 @@ pub(super) fn register(
     metrics.refresh_by(move || {
         let (definitions, store, lags) =
             (Arc::clone(&definitions), Arc::clone(&store), lags.clone());
-        let (events, behind) = (events.clone(), behind.clone());
+        let (events, of_views, behind) = (events.clone(), of_views.clone(), behind.clone());
         async move {
             for stream in &definitions.streams {
                 let name = stream.name.to_string();
@@ -57,6 +69,15 @@ pub(super) fn register(
                     for (outcome, count) in tallies.all() {
                         let label = OutcomeLabel { stream: name.clone(), outcome };
                         events.get_or_create(&label).set(count);
+                    }
+                    for view in
+                        definitions.views.iter().filter(|view| view.from.name == stream.name)
+                    {
+                        let Ok(tallies) = tallies.of_view(&*store, view).await else { continue };
+                        for (outcome, count) in tallies.all() {
+                            let label = ViewLabel { view: view.name.to_string(), outcome };
+                            of_views.get_or_create(&label).set(count);
+                        }
                     }
                 }
                 if let Some(lag) = lags.of(&name) {

@@ -73,6 +73,7 @@ impl Views {
             .route("/views", get(answers::list))
             .route("/views/{view}", get(answers::by_name))
             .route("/views/{view}/rejects", get(answers::rejects))
+            .route("/views/{view}/late", get(answers::late))
             .route("/streams/{stream}/rejects", get(answers::refused_messages))
             .with_state(self.clone());
         for view in self.0.views.values() {

@@ -55,6 +55,7 @@ impl Keeper {
             for shard in (0..self.store.shards()).map(Shard) {
                 self.shorten(shard, &keys::rejects(view)).await?;
                 self.shorten(shard, &keys::overflows(view)).await?;
+                self.shorten(shard, &keys::late(view)).await?;
             }
         }
         let stream = &self.stream.name;

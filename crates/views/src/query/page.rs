@@ -1,5 +1,8 @@
 //! What a query found, and how it is written: JSON, CSV, or a shape of the view's own.
 
+use consort_kernel::Moment;
+use serde_json::value::RawValue;
+
 use crate::value::{Kind, Value, push_json_text};
 use crate::view::{Answer, Shown, View};
 
@@ -19,10 +22,23 @@ pub struct Page {
 pub struct Row {
     /// The values of the fields of `by`.
     pub group: Vec<Value>,
+    /// The window it is of, if the view has windows.
+    pub window: Option<InWindow>,
     /// What is kept of it.
     pub outcome: Outcome,
     /// Whether its set has members that are not shown.
     pub more: bool,
+}
+
+/// A window, and how far it has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InWindow {
+    /// Where it begins.
+    pub start: Moment,
+    /// Where it ends.
+    pub end: Moment,
+    /// `open`, `closing`, `closed`, or `gone` when it was let go.
+    pub state: &'static str,
 }
 
 /// What is kept of a group.
@@ -103,14 +119,22 @@ impl Page {
 
     /// The groups as CSV (RFC 4180), with a line of names.
     pub fn csv(&self, view: &View) -> String {
+        let window = match view.windows {
+            Some(_) => &["start", "end", "state"][..],
+            None => &[],
+        };
+        let window = window.iter().map(|name| (*name).to_owned());
         let names = view.by.iter().map(|field| quoted(&field.name));
-        let mut text = line(names.chain(["value".into()]));
+        let mut text = line(window.chain(names).chain(["value".into()]));
         for row in &self.rows {
             let kinds = view.kinds();
             let values =
                 row.group.iter().zip(kinds).map(|(value, kind)| quoted(&value.shown(kind)));
             let outcome = quoted(&row.outcome.csv(view.aggregate.kind()));
-            text.push_str(&line(values.chain([outcome])));
+            let window = row.window.iter().flat_map(|window| {
+                [window.start.to_string(), window.end.to_string(), window.state.to_owned()]
+            });
+            text.push_str(&line(window.chain(values).chain([outcome])));
         }
         text
     }
@@ -120,6 +144,11 @@ impl Row {
     fn write_json(&self, view: &View, text: &mut String) {
         text.push_str("\"group\":");
         text.push_str(&group_json(view, &self.group));
+        if let Some(InWindow { start, end, state }) = &self.window {
+            text.push_str(&format!(
+                ",\"window\":{{\"start\":\"{start}\",\"end\":\"{end}\",\"state\":\"{state}\"}}"
+            ));
+        }
         text.push_str(",\"value\":");
         self.outcome.write_json(view.aggregate.kind(), text);
     }
@@ -143,17 +172,20 @@ impl Outcome {
         }
     }
 
+    /// Its JSON.
+    pub(crate) fn json(&self, kind: Kind) -> String {
+        let mut text = String::new();
+        self.write_json(kind, &mut text);
+        text
+    }
+
     /// A value plainly, a set as JSON.
     fn csv(&self, kind: Kind) -> String {
         match self {
             Outcome::Value(value) => {
                 value.as_ref().map_or_else(String::new, |value| value.shown(kind))
             }
-            Outcome::Members(_) => {
-                let mut text = String::new();
-                self.write_json(kind, &mut text);
-                text
-            }
+            Outcome::Members(_) => self.json(kind),
         }
     }
 }
@@ -171,6 +203,23 @@ pub fn group_json(view: &View, group: &[Value]) -> String {
     }
     text.push('}');
     text
+}
+
+/// The fields of a group, each with its JSON.
+pub(crate) fn group_fields(
+    view: &View,
+    group: &[Value],
+) -> impl Iterator<Item = (String, Box<RawValue>)> {
+    view.by.iter().zip(group).map(|(field, value)| {
+        let mut text = String::new();
+        value.write_json(field.expression.kind(), &mut text);
+        (field.name.clone(), json_of(text))
+    })
+}
+
+/// JSON that was just written.
+pub(crate) fn json_of(text: String) -> Box<RawValue> {
+    RawValue::from_string(text).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
 fn line(values: impl Iterator<Item = String>) -> String {

@@ -34,6 +34,8 @@ fn view(aggregate: impl FnOnce(&dyn Fn(&str) -> Expression) -> Aggregate) -> Arc
         by: vec![group("season"), group("skier")],
         aggregate: aggregate(&expression),
         condition: None,
+        windows: None,
+        sinks: Vec::new(),
         routes: Vec::new(),
         answer: None,
     })
