@@ -11,6 +11,7 @@ use super::problem::Problem;
 use super::read::{self, Raw};
 use super::spot::Spots;
 use super::suggest::nearest;
+use super::uses;
 
 /// A table being read.
 pub(super) struct Reader<'a> {
@@ -218,6 +219,14 @@ impl<'a> Reader<'a> {
         if fields.excuse(name) {
             return self.excuse();
         }
+        if fields.firm.is_some() {
+            let reason = format!(
+                "'{name}' is not declared: without 'fields' in the stream, 'key', 'id', 'by', 'distinct', 'set' \
+                 and 'last' can name a field, which is a text; for more, declare all fields there, as in \
+                 fields = {{ {name} = \"int?\" }}"
+            );
+            return self.explain(setting, span, reason);
+        }
         let near = nearest(name, fields.names());
         let hint = near.map_or(String::new(), |near| format!("; did you mean '{near}'?"));
         let known = fields.schema.known();
@@ -235,6 +244,15 @@ impl<'a> Reader<'a> {
         fields: &Fields,
         text: &Spanned<'_>,
     ) -> Option<Expression> {
+        // Of a field that nobody declared nothing is known but that its values can be compared.
+        if let Some(firm) = &fields.firm
+            && !(uses::BY_VIEW.contains(&setting) && uses::is_plain(text.text))
+            && let Err(ExpressionError::UnknownField { name, .. }) =
+                Expression::parse(text.text, firm)
+        {
+            self.unknown_field(setting, fields, &name, text.span, "");
+            return None;
+        }
         match Expression::parse(text.text, &fields.schema) {
             Ok(expression) => return Some(expression),
             Err(ExpressionError::UnknownField { name, .. }) => {

@@ -12,6 +12,7 @@ mod example;
 mod gates;
 mod killed;
 mod lines;
+mod points;
 mod positions;
 mod queries;
 mod repeats;

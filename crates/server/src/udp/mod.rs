@@ -1,0 +1,3 @@
+//! Datagrams of lines.
+
+pub use ipnet::IpNet;
