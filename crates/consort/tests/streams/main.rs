@@ -6,6 +6,7 @@ mod amqp;
 mod bed;
 mod bench;
 mod caller;
+mod datagrams;
 mod definitions;
 mod events;
 mod example;

@@ -25,12 +25,6 @@ use super::{Entrance, POST_WITHIN};
 use crate::gate::{Gate, Pass};
 use crate::problem::Problem;
 
-/// Records are sent when there are this many bytes of them: frames of a useful size for each partition.
-const STEP_BYTES: usize = 512 * 1024;
-
-/// And this many at most, so that the gate is asked in steps.
-const STEP_RECORDS: u64 = 50_000;
-
 /// Bytes of one request that may be on their way into the log while more is read.
 const IN_FLIGHT_BYTES: usize = 4 << 20;
 
@@ -85,7 +79,7 @@ impl<'a> Intake<'a> {
 
     /// Whether it is time to send.
     pub(super) fn is_full(&self) -> bool {
-        self.sorted.bytes >= STEP_BYTES || self.sorted.records >= STEP_RECORDS
+        self.sorted.is_full()
     }
 
     fn has_failed(&self) -> bool {
@@ -214,7 +208,7 @@ pub(super) async fn points(
 }
 
 /// When something is received, by the clock of this machine: the time of lines that bring none.
-pub(super) fn now() -> Moment {
+pub(crate) fn now() -> Moment {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Moment(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
 }

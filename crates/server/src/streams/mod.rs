@@ -25,8 +25,10 @@ use consort_views::{Definitions, Stream};
 
 use crate::gate::{Gate, GateKind, GateMetrics};
 use crate::metrics::Metrics;
+pub(crate) use bulk::now;
 pub(crate) use metrics::StreamMetrics;
 pub(crate) use post::no_such_stream;
+pub(crate) use sorted::Sorted;
 
 /// How long a post may take in all: the gate's wait, and the log's answer.
 pub(crate) const POST_WITHIN: Duration = Duration::from_secs(10);
