@@ -19,6 +19,7 @@ mod problem;
 mod read;
 mod reader;
 mod redact;
+pub mod relay;
 mod routes;
 mod schema;
 mod spot;

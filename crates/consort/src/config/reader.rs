@@ -57,6 +57,29 @@ impl<'a> Reader<'a> {
         reader
     }
 
+    /// A reader of a table that is no stream and no view.
+    pub(super) fn of_table(
+        table: String,
+        span: &Range<usize>,
+        entries: &'a [Entry],
+        known: &[&'static str],
+        spots: &'a Spots<'a>,
+        problems: &'a mut Vec<Problem>,
+    ) -> Reader<'a> {
+        let mut reader = Reader {
+            table,
+            span: span.clone(),
+            entries,
+            broken: false,
+            spots,
+            problems,
+            meant: Vec::new(),
+            flawed: false,
+        };
+        reader.check_settings(known, &[], Kind::Stream);
+        reader
+    }
+
     fn check_name(&mut self, kind: Kind, name: &str) {
         let wanted = "letters, digits, '_' and '-'";
         let most = consort_views::NAME_MOST;

@@ -7,7 +7,7 @@ use bytes::{Buf, Bytes, BytesMut};
 pub(super) const LINE_MOST: usize = consort_kernel::limits::RECORD_BYTES;
 
 /// Finds the lines of a body that comes in pieces.
-pub(super) trait Split: Send {
+pub trait Split: Send {
     /// Takes the next piece, when [`next`](Split::next) has no more lines.
     fn feed(&mut self, piece: Bytes);
 
@@ -34,10 +34,10 @@ pub(super) struct Lines {
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub enum Line {
     /// Its bytes, without the end of the line.
     Whole(Bytes),
-    /// It was longer than [`LINE_MOST`].
+    /// It was longer than a line may be.
     TooLong,
 }
 

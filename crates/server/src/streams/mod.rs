@@ -26,7 +26,9 @@ use consort_views::{Definitions, Stream};
 use crate::gate::{Gate, GateKind, GateMetrics};
 use crate::metrics::Metrics;
 pub(crate) use bulk::now;
+pub use lines::{Line, Split};
 pub(crate) use metrics::StreamMetrics;
+pub use points::PointLines;
 pub(crate) use post::no_such_stream;
 pub(crate) use sorted::Sorted;
 

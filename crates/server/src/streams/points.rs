@@ -6,8 +6,10 @@ use bytes::{Bytes, BytesMut};
 use super::lines::{LINE_MOST, Line, Split};
 
 /// Where a body has been split so far.
-#[derive(Debug, Default)]
-pub(super) struct PointLines {
+#[derive(Debug)]
+pub struct PointLines {
+    /// The longest line.
+    most: usize,
     /// What came, and was not yet looked at for whole lines.
     rest: BytesMut,
     /// What is being split: lines that have come whole, and perhaps the beginning of another.
@@ -17,6 +19,12 @@ pub(super) struct PointLines {
     /// make us look through all of it for each.
     look_from: usize,
     skipping: bool,
+}
+
+impl Default for PointLines {
+    fn default() -> PointLines {
+        PointLines::new(LINE_MOST)
+    }
 }
 
 impl Split for PointLines {
@@ -53,7 +61,7 @@ impl Split for PointLines {
         };
         let line = self.whole.split_to(end).slice(..length);
         self.look_from = 0;
-        Some(if line.len() > LINE_MOST { Line::TooLong } else { Line::Whole(line) })
+        Some(if line.len() > self.most { Line::TooLong } else { Line::Whole(line) })
     }
 
     fn look_again(&mut self) {
@@ -76,10 +84,21 @@ impl Split for PointLines {
 }
 
 impl PointLines {
+    /// For lines of at most so many bytes.
+    pub fn new(most: usize) -> PointLines {
+        let (rest, whole) = (BytesMut::new(), Bytes::new());
+        PointLines { most, rest, whole, look_from: 0, skipping: false }
+    }
+
+    /// Whether [`look_again`](Split::look_again) may find what has not been looked at.
+    pub fn waits(&self) -> bool {
+        self.look_from > 0 && self.rest.len() > self.look_from * 4 / 5
+    }
+
     /// Lets go of a line that is too long, up to its end. Where that is within a text nobody can tell any more, so
     /// it is the next line break.
     fn skip(&mut self) {
-        if self.rest.len() > LINE_MOST {
+        if self.rest.len() > self.most {
             self.skipping = true;
         }
         if self.skipping && self.whole.is_empty() {

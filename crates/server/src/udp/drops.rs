@@ -6,19 +6,19 @@ use std::os::unix::fs::MetadataExt as _;
 
 /// The drops of one socket, as they were seen last.
 #[derive(Debug)]
-pub(super) struct Drops {
+pub struct Drops {
     inode: Option<u64>,
     seen: u32,
 }
 
 impl Drops {
-    pub(super) fn of(socket: BorrowedFd<'_>) -> Drops {
+    pub fn of(socket: BorrowedFd<'_>) -> Drops {
         let path = format!("/proc/self/fd/{}", socket.as_raw_fd());
         Drops { inode: fs::metadata(path).ok().map(|metadata| metadata.ino()), seen: 0 }
     }
 
     /// How many there were since the last look. None where there is no such file: it cannot be known there.
-    pub(super) fn since(&mut self) -> u64 {
+    pub fn since(&mut self) -> u64 {
         let Some(inode) = self.inode else { return 0 };
         let tables = ["/proc/net/udp", "/proc/net/udp6"];
         let found =

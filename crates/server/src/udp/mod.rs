@@ -17,13 +17,14 @@ use consort_kernel::Store;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+pub use drops::Drops;
 pub use ipnet::IpNet;
+pub use socket::{Datagram, Socket};
 
 use crate::metrics::Metrics;
 use crate::streams::Streams;
 use metrics::Counts;
 use receiver::Receiver;
-use socket::Socket;
 
 /// Where a stream takes datagrams.
 #[derive(Clone, Debug, PartialEq, Eq)]

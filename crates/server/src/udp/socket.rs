@@ -20,7 +20,7 @@ const AT_ONCE: usize = 64;
 
 /// A socket, and room for what it receives next.
 #[derive(Debug)]
-pub(super) struct Socket {
+pub struct Socket {
     socket: UdpSocket,
     buffers: Vec<Box<[u8]>>,
     received: Vec<Header>,
@@ -36,16 +36,16 @@ struct Header {
 
 /// A datagram.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Datagram<'a> {
-    pub(super) from: Option<IpAddr>,
-    pub(super) bytes: &'a [u8],
+pub struct Datagram<'a> {
+    pub from: Option<IpAddr>,
+    pub bytes: &'a [u8],
     /// Whether it was longer than that.
-    pub(super) cut: bool,
+    pub cut: bool,
 }
 
 impl Socket {
     /// Opens the socket of a stream. Must be called within a tokio runtime.
-    pub(super) fn bind(stream: &str, source: &Source) -> io::Result<Socket> {
+    pub fn bind(stream: &str, source: &Source) -> io::Result<Socket> {
         let socket = StdSocket::bind(source.listen)?;
         let asked = usize::try_from(source.buffer).unwrap_or(usize::MAX);
         setsockopt(&socket, sockopt::RcvBuf, &asked)?;
@@ -70,21 +70,21 @@ impl Socket {
     }
 
     /// Where it listens.
-    pub(super) fn address(&self) -> io::Result<SocketAddr> {
+    pub fn address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 
-    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
     /// Waits until something has come.
-    pub(super) async fn readable(&self) -> io::Result<()> {
+    pub async fn readable(&self) -> io::Result<()> {
         self.socket.readable().await
     }
 
     /// Takes what has come; `false` if that is nothing.
-    pub(super) fn receive(&mut self) -> io::Result<bool> {
+    pub fn receive(&mut self) -> io::Result<bool> {
         let Socket { socket, buffers, received } = self;
         received.clear();
         let taken = socket.try_io(Interest::READABLE, || receive(socket, buffers, received));
@@ -96,7 +96,7 @@ impl Socket {
     }
 
     /// What was taken last.
-    pub(super) fn datagrams(&self) -> impl Iterator<Item = Datagram<'_>> {
+    pub fn datagrams(&self) -> impl Iterator<Item = Datagram<'_>> {
         self.received.iter().zip(&self.buffers).map(|(header, buffer)| Datagram {
             from: header.from,
             bytes: &buffer[..header.bytes.min(buffer.len())],
