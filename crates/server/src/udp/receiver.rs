@@ -9,8 +9,11 @@ use std::time::Duration;
 use consort_kernel::{Moment, Store, Timestamp};
 use consort_line::{Dialect, Point, Precision, lines, parse_into};
 use consort_views::{Form, Refused, Rejection, refused};
+use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
 use ipnet::IpNet;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
 use super::drops::Drops;
 use super::inbox::Inbox;
@@ -34,6 +37,9 @@ const SPEAK_EVERY: Duration = Duration::from_secs(30);
 /// How long a stop reads what the kernel still holds: someone who goes on sending must not hold it up.
 const DRAIN_WITHIN: Duration = Duration::from_secs(2);
 
+/// How long a stop waits for the last samples to be noted.
+const NOTE_WITHIN: Duration = Duration::from_secs(1);
+
 /// The pause after a socket failed, so that the loop does not spin.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -47,6 +53,8 @@ pub(super) struct Receiver {
     inbox: Inbox,
     drops: Drops,
     samples: Vec<Refused>,
+    /// Samples on their way into the stream's list: at most one lot, and nothing waits for it.
+    noting: FuturesUnordered<BoxFuture<'static, ()>>,
     spoken: Option<(Instant, [(&'static str, u64); 6])>,
 }
 
@@ -60,8 +68,8 @@ impl Receiver {
     ) -> Receiver {
         let inbox = Inbox::new(Arc::clone(&entrance), metrics.clone());
         let drops = Drops::of(socket.as_fd());
-        let (samples, spoken) = (Vec::new(), None);
-        Receiver { entrance, socket, allow, store, metrics, inbox, drops, samples, spoken }
+        let (samples, noting, spoken) = (Vec::new(), FuturesUnordered::new(), None);
+        Receiver { entrance, socket, allow, store, metrics, inbox, drops, samples, noting, spoken }
     }
 
     /// The stream and where it listens.
@@ -87,7 +95,8 @@ impl Receiver {
                 biased;
                 () = &mut stop => break,
                 () = self.inbox.settle(), if !self.inbox.is_empty() => {}
-                _ = look.tick() => self.look().await,
+                Some(()) = self.noting.next(), if !self.noting.is_empty() => {}
+                _ = look.tick() => self.look(),
                 () = sleep_until(held.unwrap_or_else(Instant::now)), if waits => {}
                 ready = self.socket.readable(), if !waits => {
                     if ready.is_ok() && self.receive().is_err() {
@@ -113,7 +122,10 @@ impl Receiver {
         while !self.inbox.is_empty() {
             self.inbox.settle().await;
         }
-        self.look().await;
+        self.look();
+        let noted = async { while self.noting.next().await.is_some() {} };
+        // Samples are not worth more.
+        let _ = timeout(NOTE_WITHIN, noted).await;
     }
 
     /// Takes what has come; `false` if that is nothing.
@@ -169,13 +181,18 @@ impl Receiver {
     }
 
     /// Counts what the kernel dropped, notes samples of what was malformed, and speaks of it now and then.
-    async fn look(&mut self) {
+    fn look(&mut self) {
         self.metrics.kernel.inc_by(self.drops.since());
-        let samples = std::mem::take(&mut self.samples);
-        let stream = &self.entrance.stream.name;
-        if let Err(error) = refused::note(&*self.store, stream, &samples).await {
-            tracing::debug!(%stream, %error, "samples of malformed lines could not be noted");
+        if self.noting.is_empty() && !self.samples.is_empty() {
+            let samples = std::mem::take(&mut self.samples);
+            let (store, stream) = (Arc::clone(&self.store), self.entrance.stream.name.clone());
+            self.noting.push(Box::pin(async move {
+                if let Err(error) = refused::note(&*store, &stream, &samples).await {
+                    tracing::debug!(%stream, %error, "samples of malformed lines could not be noted");
+                }
+            }));
         }
+        let stream = &self.entrance.stream.name;
         let dropped = self.metrics.dropped();
         let (last, known) = self.spoken.unwrap_or_else(|| (Instant::now(), [("", 0); 6]));
         if self.spoken.is_some() && last.elapsed() < SPEAK_EVERY {
