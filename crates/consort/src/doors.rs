@@ -1,10 +1,11 @@
-//! The ways in and out of a node's streams and views, over HTTP.
+//! The ways in and out of a node's streams and views: HTTP, and datagrams in.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use consort_server::axum::Router;
 use consort_server::streams::{self, Streams};
+use consort_server::udp;
 use consort_server::views::{self, Paths, Views};
 use consort_server::{Cluster, GateKind, Metrics};
 use consort_views::Definitions;
@@ -42,6 +43,17 @@ impl Doors {
             metrics,
         });
         Doors { streams, views }
+    }
+
+    /// The sockets for datagrams, open and not yet read.
+    pub(crate) fn open_udp(
+        &self,
+        sources: BTreeMap<String, udp::Source>,
+        ground: &Ground,
+        metrics: &mut Metrics,
+    ) -> Result<udp::Bound, udp::BindError> {
+        let store = Arc::clone(&ground.store);
+        udp::Bound::open(udp::Options { streams: &self.streams, sources, store, metrics })
     }
 
     pub(crate) fn routes(&self) -> Router {

@@ -25,6 +25,7 @@ mod ground;
 mod identity;
 mod node;
 mod partition;
+pub mod relay;
 
 pub use config::Config;
 pub use ground::Ground;

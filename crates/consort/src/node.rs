@@ -9,6 +9,7 @@ use consort_cluster::{ClusterNode, JoinError, Left, Part, Roster, Scale};
 use consort_engines::Engine;
 use consort_kernel::{Inlet, Poison};
 use consort_server::axum::Router;
+use consort_server::udp::{self, Receiving};
 use consort_server::{
     BindError, Cluster, Drained, GateKind, Handle, Limits, Metrics, Probe, Server, Wanted,
 };
@@ -17,7 +18,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::config::{Config, Durability, EngineConfig, Gate, HttpConfig, SecretUrl};
+use crate::config::{Config, Durability, EngineConfig, Gate, HttpConfig, SecretUrl, UdpSource};
 use crate::doors::Doors;
 use crate::ground::Ground;
 use crate::identity;
@@ -34,6 +35,8 @@ pub struct Node {
     id: String,
     report: Vec<String>,
     http: Http,
+    udp: BTreeMap<String, SocketAddr>,
+    receiving: Receiving,
     poison: Poison,
     cluster: ClusterNode,
 }
@@ -45,6 +48,8 @@ pub enum StartError {
     Engine { url: SecretUrl, source: consort_engines::OpenError },
     #[error(transparent)]
     Http(#[from] BindError),
+    #[error(transparent)]
+    Udp(#[from] udp::BindError),
     #[error(transparent)]
     Definitions(#[from] DefinitionsError),
     #[error("the node could not join the cluster: {0}")]
@@ -82,6 +87,8 @@ impl Node {
             .describe_engine(config.engine.broker.as_ref().map_or(store, SecretUrl::scheme), store);
         let cluster = Cluster::new(wanted(), ground.resolvers.clone(), &mut metrics);
         let doors = Doors::new(&definitions, gates(&config), &ground, &cluster, &mut metrics);
+        let bound = doors.open_udp(datagrams(&config), &ground, &mut metrics)?;
+        let udp = bound.addresses();
         let routes = cluster.routes().merge(doors.routes());
         let probes = probes(&engine).into_iter().chain([cluster.probe()]).collect();
         let http = Http::start(&config.http, probes, routes, metrics).await?;
@@ -103,8 +110,13 @@ impl Node {
         match join(joining).await {
             Ok(member) => {
                 cluster.joined(member.handle());
-                let Engine { report, poison, .. } = engine;
-                Ok(Node { id, report, http, poison, cluster: member })
+                let Engine { mut report, poison, .. } = engine;
+                let listens = |(stream, address)| {
+                    format!("stream '{stream}' takes datagrams on udp://{address}")
+                };
+                report.extend(udp.iter().map(listens));
+                let receiving = bound.run();
+                Ok(Node { id, report, http, udp, receiving, poison, cluster: member })
             }
             Err(error) => {
                 http.stop().await;
@@ -122,7 +134,12 @@ impl Node {
         self.http.handle.address()
     }
 
-    /// Lines that say what the engine is and how durable.
+    /// The streams that take datagrams, and where.
+    pub fn udp(&self) -> &BTreeMap<String, SocketAddr> {
+        &self.udp
+    }
+
+    /// Lines that say what the engine is and how durable, and where datagrams come in.
     pub fn report(&self) -> &[String] {
         &self.report
     }
@@ -143,10 +160,16 @@ impl Node {
         self.cluster.handle().ended().await
     }
 
-    /// Hands its roles over and leaves the cluster, still answering requests; then stops accepting,
-    /// finishes the running requests within a bound, and closes.
+    /// Appends the datagrams that have arrived, and takes no more. Then hands its roles over and leaves
+    /// the cluster, still answering requests; then stops accepting, finishes the running requests within a
+    /// bound, and closes.
     pub async fn stop(self) -> Drained {
-        let Node { cluster, http, poison, .. } = self;
+        let Node { cluster, http, receiving, poison, .. } = self;
+        tokio::select! {
+            () = receiving.stop() => {}
+            // Nothing can be appended to an engine that failed.
+            _ = poison.wait() => {}
+        }
         cluster.handle().stop();
         tokio::select! {
             _ = cluster.ended() => {}
@@ -205,6 +228,20 @@ impl Http {
 /// The gate that each stream is to have.
 fn gates(config: &Config) -> BTreeMap<String, GateKind> {
     config.streams.iter().map(|(name, stream)| (name.clone(), kind_of(stream.gate))).collect()
+}
+
+/// Where streams take datagrams.
+fn datagrams(config: &Config) -> BTreeMap<String, udp::Source> {
+    let source = |UdpSource { listen, allow, buffer }: &UdpSource| udp::Source {
+        listen: *listen,
+        allow: allow.clone(),
+        buffer: *buffer,
+    };
+    let sources = config
+        .streams
+        .iter()
+        .filter_map(|(name, stream)| stream.udp.as_ref().map(|udp| (name.clone(), source(udp))));
+    sources.collect()
 }
 
 fn kind_of(gate: Gate) -> GateKind {

@@ -22,6 +22,7 @@ mod serve;
 mod socket;
 pub mod streams;
 mod tokens;
+pub mod udp;
 pub mod views;
 
 pub use axum;

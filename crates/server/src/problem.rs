@@ -45,6 +45,13 @@ impl Problem {
         self
     }
 
+    /// After how many seconds, if it was said.
+    pub(crate) fn retry_after_seconds(&self) -> Option<u64> {
+        // Whole seconds, never none: a client that came back at once would be refused again.
+        let seconds = |time: Duration| time.as_secs() + u64::from(time.subsec_nanos() > 0);
+        self.retry_after.map(|time| seconds(time).max(1))
+    }
+
     pub fn status(&self) -> StatusCode {
         self.status
     }
@@ -85,16 +92,15 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
+        let retry_after = self.retry_after_seconds();
         let mut response = (self.status, self.json()).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
         if self.close {
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
-        if let Some(time) = self.retry_after {
-            // Whole seconds, never none: a client that came back at once would be refused again.
-            let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+        if let Some(seconds) = retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         response
     }

@@ -98,9 +98,13 @@ impl IntoResponse for Refusal {
     }
 }
 
+/// `Token` is what clients of InfluxDB call it.
 fn bearer(value: &HeaderValue) -> Option<&[u8]> {
-    let (scheme, token) = value.as_bytes().split_at_checked("Bearer ".len())?;
-    scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
+    let of = |scheme: &str| {
+        let (given, token) = value.as_bytes().split_at_checked(scheme.len())?;
+        given.eq_ignore_ascii_case(scheme.as_bytes()).then(|| token.trim_ascii())
+    };
+    of("Bearer ").or_else(|| of("Token "))
 }
 
 #[cfg(test)]
@@ -129,6 +133,8 @@ mod tests {
             (Some("Bearer 0123456789abcdeff"), Err(Refusal::Wrong)),
             (Some("Bearer 0123456789abcdef"), Ok(())),
             (Some("bearer  0123456789abcdef"), Ok(())),
+            (Some("Token 0123456789abcdef"), Ok(())),
+            (Some("Token"), Err(Refusal::Missing)),
         ];
         for (value, expected) in cases {
             assert_eq!(tokens.admit(&headers(value)), expected, "{value:?}");

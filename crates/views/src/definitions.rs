@@ -197,6 +197,13 @@ fn stored_stream(stream: &Stream) -> Settings {
     for field in fields {
         settings.insert(format!("field {}", field.name), field.ty.written());
     }
+    // Streams of JSON, which is the default, are stored as they were before there were others.
+    if stream.schema.form().is_line() {
+        settings.insert("form".into(), stream.schema.form().to_string());
+    }
+    if stream.schema.is_inferred() {
+        settings.insert("fields".into(), "not declared".into());
+    }
     if !stream.key.is_empty() {
         let key: Vec<String> = stream.key.iter().map(name).collect();
         settings.insert("key".into(), key.join(", "));

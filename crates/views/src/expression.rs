@@ -74,7 +74,7 @@ impl Expression {
     pub fn parse(text: &str, schema: &Schema) -> Result<Self, ExpressionError> {
         let text = text.trim();
         // The common case needs no parser.
-        let typed = match schema.find(text) {
+        let typed = match schema.resolve(text) {
             Some(at) => Typed::field(schema, at),
             None => {
                 let program = Program::compile(text).map_err(|errors| syntax(text, &errors))?;
@@ -140,7 +140,7 @@ impl Checker<'_> {
             return Err(ExpressionError::TooDeep);
         }
         match &ast.expr {
-            Ast::Ident(name) => match self.schema.find(name) {
+            Ast::Ident(name) => match self.schema.resolve(name) {
                 Some(at) => Ok(Typed::field(self.schema, at)),
                 None => Err(ExpressionError::UnknownField {
                     name: name.clone(),

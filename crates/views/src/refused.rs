@@ -1,6 +1,6 @@
-//! Messages from a queue that are no valid events: kept in a list of their stream, with the reason.
+//! Messages from a queue, and lines of datagrams, that are no valid events: kept in a list of their stream, with
+//! the reason. Nobody waits for an answer to whom it could be told.
 
-use bytes::Bytes;
 use consort_cluster::format;
 use consort_kernel::{
     Commit, CommitError, Key, Name, Note, Operation, ReadError, Shard, Store, Timestamp, shard_of,
@@ -30,10 +30,11 @@ pub struct Refused {
 /// The list could not be written; nothing was noted for certain.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
-pub(crate) struct NoteError(#[from] pub(crate) CommitError);
+pub struct NoteError(#[from] pub(crate) CommitError);
 
 impl Refused {
-    pub(crate) fn new(body: &Bytes, id: Option<String>, reason: String, now: Timestamp) -> Self {
+    /// What is kept of a message.
+    pub fn new(body: &[u8], id: Option<String>, reason: String, now: Timestamp) -> Self {
         let start = &body[..body.len().min(SHOWN_BYTES)];
         Refused {
             time: now.0,
@@ -46,11 +47,7 @@ impl Refused {
 }
 
 /// Adds to a stream's list. Noted twice after an unknown outcome is better than not at all.
-pub(crate) async fn note(
-    store: &dyn Store,
-    stream: &Name,
-    refused: &[Refused],
-) -> Result<(), NoteError> {
+pub async fn note(store: &dyn Store, stream: &Name, refused: &[Refused]) -> Result<(), NoteError> {
     if refused.is_empty() {
         return Ok(());
     }

@@ -1,4 +1,5 @@
-//! The schema of a stream: its fields, and how an event is taken from JSON by them.
+//! The schema of a stream: its fields, and how an event is taken from JSON by them. How one is taken from a
+//! line is in `point.rs`.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -9,8 +10,11 @@ use serde::de::{
 };
 use serde_json::value::RawValue;
 
+use consort_line::Dialect;
+
 use crate::event::Event;
-use crate::value::{FieldType, Kind, Value, parse_decimal};
+use crate::form::{Form, MEASUREMENT, TIME};
+use crate::value::{FieldType, Kind, TEXT_MOST, Value, parse_decimal};
 
 /// A field of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +41,10 @@ pub struct Schema {
     fields: Vec<Field>,
     by_name: HashMap<String, usize>,
     unknown: Unknown,
+    form: Form,
+    inferred: bool,
+    /// The field that expressions also call `_time`.
+    time: Option<usize>,
 }
 
 /// Why an event is refused.
@@ -45,6 +53,9 @@ pub enum Rejection {
     /// Not JSON, or not an object.
     #[error("not a JSON object: {0}")]
     Malformed(String),
+    /// Not a line of line protocol.
+    #[error("not a line: {0}")]
+    Line(consort_line::LineError),
     /// A field that the stream does not have.
     #[error("unknown field '{field}'; there are {known}")]
     UnknownField {
@@ -78,7 +89,43 @@ impl Schema {
     /// A schema of `fields`, whose names differ.
     pub fn new(fields: Vec<Field>, unknown: Unknown) -> Self {
         let by_name = fields.iter().enumerate().map(|(at, f)| (f.name.clone(), at)).collect();
-        Schema { fields, by_name, unknown }
+        Schema { fields, by_name, unknown, ..Schema::default() }
+    }
+
+    /// A schema of lines: `fields`, which are not `_time` or `_measurement`, and these two, all in the order
+    /// of their names.
+    pub fn of_lines(mut fields: Vec<Field>, unknown: Unknown, dialect: Dialect) -> Self {
+        let int = FieldType { kind: Kind::Int, optional: false, range: i64::MIN..=i64::MAX };
+        let text = FieldType { kind: Kind::Text, optional: true, range: 0..=TEXT_MOST };
+        fields.push(Field { name: TIME.into(), ty: int });
+        fields.push(Field { name: MEASUREMENT.into(), ty: text });
+        fields.sort_by(|a, b| a.name.cmp(&b.name));
+        Schema { form: Form::Line(dialect), ..Schema::new(fields, unknown) }
+    }
+
+    /// The same, where nobody declared the fields: they are texts, and any value of a line is one.
+    pub fn inferred(self) -> Self {
+        Schema { inferred: true, ..self }
+    }
+
+    /// The same, with `_time` as another name of the field at `at`, for expressions.
+    pub fn timed(self, at: usize) -> Self {
+        Schema { time: Some(at), ..self }
+    }
+
+    /// How its events are written.
+    pub fn form(&self) -> Form {
+        self.form
+    }
+
+    /// What is done with fields that are not declared.
+    pub fn unknown(&self) -> Unknown {
+        self.unknown
+    }
+
+    /// Whether its fields are only those that were used somewhere.
+    pub fn is_inferred(&self) -> bool {
+        self.inferred
     }
 
     /// The fields.
@@ -89,6 +136,12 @@ impl Schema {
     /// Where a field stands.
     pub fn find(&self, name: &str) -> Option<usize> {
         self.by_name.get(name).copied()
+    }
+
+    /// Where a field stands by its name or, of the event's time, by `_time`: what an expression means by a
+    /// name.
+    pub fn resolve(&self, name: &str) -> Option<usize> {
+        self.find(name).or(self.time.filter(|_| name == TIME))
     }
 
     /// The value that `text`, from a path, is for the field at `at`.
@@ -115,7 +168,7 @@ impl Schema {
         Ok(Event { id: None, values })
     }
 
-    fn complete(&self, values: &[Option<Value>]) -> Result<(), Rejection> {
+    pub(crate) fn complete(&self, values: &[Option<Value>]) -> Result<(), Rejection> {
         let missing =
             |(field, value): &(&Field, &Option<Value>)| value.is_none() && !field.ty.optional;
         match self.fields.iter().zip(values).find(missing) {

@@ -3,10 +3,12 @@
 mod bench;
 mod check;
 mod drain;
+mod relay;
 mod remote;
 mod resolve;
 mod serve;
 mod settings;
+mod signals;
 mod status;
 mod table;
 
@@ -16,6 +18,7 @@ use clap::{Parser, Subcommand};
 
 use bench::BenchCommand;
 use drain::DrainArgs;
+use relay::RelayArgs;
 use resolve::ResolveArgs;
 use settings::SettingArgs;
 use status::StatusArgs;
@@ -37,6 +40,7 @@ Examples:
   consort serve -c consort.toml              run a node
   consort status                             who does what in the cluster, and what is wrong
   consort drain a                            retire node 'a' without an interruption
+  consort relay -c relay.toml                copy lines to two nodes, and to a database
   consort bench lifts                        post lift rides, measure, and check the answers
 
 Exit codes:
@@ -94,6 +98,9 @@ enum Command {
     /// Puts load on nodes and checks their answers
     #[command(subcommand)]
     Bench(BenchCommand),
+    /// Copies lines to several targets, by UDP and HTTP
+    #[command(after_help = relay::EXAMPLES)]
+    Relay(RelayArgs),
     /// Prints settings
     Config {
         /// Print a commented config file with every setting and its default
@@ -111,6 +118,7 @@ impl Cli {
             Command::Drain(arguments) => drain::run(&arguments),
             Command::Resolve(arguments) => resolve::run(&arguments),
             Command::Bench(command) => bench::run(&command),
+            Command::Relay(arguments) => relay::run(&arguments),
             Command::Config { .. } => print_defaults(),
         }
     }

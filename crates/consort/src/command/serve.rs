@@ -1,19 +1,15 @@
 //! `consort serve`: runs a node until a signal ends it, an operator retires it, or it cannot go on.
 
-use std::io;
 use std::process::ExitCode;
 
 use consort::config::LogFormat;
 use consort::{Config, Node, StartError};
 use consort_cluster::Left;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::settings::SettingArgs;
+use super::signals::{self, Signals};
 use super::{ENGINE_FAILED, FAILED, fail};
 use crate::logging::{self, announce};
-
-/// Shells report a process ended by signal n as 128 + n.
-const ENDED_BY_SIGNAL: u8 = 128;
 
 pub(super) fn run(settings: &SettingArgs) -> ExitCode {
     let config = match settings.resolve() {
@@ -43,9 +39,12 @@ async fn serve(config: Config) -> ExitCode {
     let node = match started {
         Ok(node) => node,
         Err(error @ StartError::Engine { .. }) => return fail(ENGINE_FAILED, &error.to_string()),
-        Err(error @ (StartError::Http(_) | StartError::Definitions(_) | StartError::Join(_))) => {
-            return fail(FAILED, &error.to_string());
-        }
+        Err(
+            error @ (StartError::Http(_)
+            | StartError::Udp(_)
+            | StartError::Definitions(_)
+            | StartError::Join(_)),
+        ) => return fail(FAILED, &error.to_string()),
     };
     for line in node.report() {
         announce(format, line);
@@ -84,7 +83,7 @@ async fn until_the_end(node: Node, mut signals: Signals, format: LogFormat) -> E
     }
     let drained = tokio::select! {
         drained = node.stop() => drained,
-        number = signals.next() => return ExitCode::from(ENDED_BY_SIGNAL + number),
+        number = signals.next() => return signals::ended_by(number),
     };
     if drained.unfinished > 0 {
         tracing::warn!(
@@ -101,29 +100,6 @@ async fn until_the_end(node: Node, mut signals: Signals, format: LogFormat) -> E
             ENGINE_FAILED,
             &format!("the engine failed: {reason}; start the node again when the cause is mended"),
         ),
-    }
-}
-
-/// SIGTERM (service managers, containers) and SIGINT (Ctrl-C).
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn new() -> io::Result<Signals> {
-        Ok(Signals {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
-    }
-
-    /// The number of the next signal.
-    async fn next(&mut self) -> u8 {
-        tokio::select! {
-            _ = self.terminate.recv() => 15,
-            _ = self.interrupt.recv() => 2,
-        }
     }
 }
 

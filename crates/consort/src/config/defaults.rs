@@ -25,6 +25,13 @@ const EXAMPLE: &str = r#"
 # partitions = 32                        # default: partitions of [engine]; fixed once the stream exists
 # amqp = { url = "amqp://user:password@host/vhost", queue = "rides" }  # a RabbitMQ queue to read as well
 
+# [stream.lines]
+# form = "line"                          # InfluxDB line protocol; "line-loose" takes bare words too; default: "json"
+# key = ["host", "region"]               # tags or fields; without 'fields' those that are named here and in views are texts
+# udp = "127.0.0.1:8089"                 # datagrams of lines, beside /streams/lines, /write?db=lines and /api/v2/write?bucket=lines
+# udp_allow = ["127.0.0.0/8"]            # who may send; needed where other machines can reach the address
+# udp_buffer = "8MiB"                    # what the kernel may hold of a burst
+
 # [view.paid_per_city]
 # from = "rides"
 # by = ["city", { wait_minutes = "wait / 60" }]   # one value for each group; default: one for all

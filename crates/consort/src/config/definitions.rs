@@ -10,8 +10,8 @@ use super::document::Document;
 use super::problem::Problem;
 use super::reader::Reader;
 use super::routes::Routes;
-use super::streams::{self, StreamRead};
-use super::{Config, Given, views};
+use super::streams::{self, Around, StreamRead};
+use super::{Config, Given, udp, uses, views};
 
 /// Reads all declarations of a file. What has a mistake is told and left out.
 pub(super) fn read(
@@ -30,8 +30,18 @@ pub(super) fn read(
     for declaration in of(document, Kind::Stream) {
         let mut reader = Reader::new(declaration, &document.spots, &mut found);
         let has_source = reader.get("amqp").is_some();
-        let read =
-            streams::read_stream(&mut reader, declaration, &config.engine, broker, &mut routes);
+        let used = uses::of_stream(declaration, of(document, Kind::View));
+        let around = Around { engine: &config.engine, broker, used };
+        let read = streams::read_stream(&mut reader, declaration, around, &mut routes);
+        let others =
+            streams.iter().filter_map(|(name, read)| Some((name, read.settings.udp.as_ref()?)));
+        if let Some(source) = &read.settings.udp
+            && let Some(other) = udp::taken(others, source.listen)
+            && let Some(entry) = reader.entry("udp")
+        {
+            let reason = format!("[stream.{other}] has {} already", source.listen);
+            reader.explain("udp", &entry.value.span, reason);
+        }
         if has_source && read.settings.amqp.is_none() {
             given.unreadable.insert("stream.amqp");
         }

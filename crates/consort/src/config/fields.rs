@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use consort_views::{Field, FieldType, Schema, Unknown};
+use consort_views::form::{MEASUREMENT, TIME};
+use consort_views::{Field, FieldType, Form, Schema, Unknown};
 
 use super::declared::{Entry, Parts};
 use super::read::{self, Raw};
@@ -22,6 +23,19 @@ pub(super) struct Fields {
     unclear: BTreeSet<String>,
     /// Whether there may be others.
     incomplete: bool,
+    /// Where the fields are those that were used: those that are there without it. Only these have a type
+    /// that an expression can rely on.
+    pub(super) firm: Option<Schema>,
+}
+
+/// What a stream says of its fields beside `fields`.
+pub(super) struct Shape {
+    /// None if it could not be read.
+    pub(super) form: Option<Form>,
+    /// None if it is not given.
+    pub(super) unknown: Option<Unknown>,
+    /// Those that its key, its id and its views name.
+    pub(super) used: BTreeSet<String>,
 }
 
 impl Fields {
@@ -55,11 +69,18 @@ fn name_character(c: char) -> bool {
 }
 
 /// Reads `fields`.
-pub(super) fn read_fields(reader: &mut Reader<'_>, unknown: Unknown) -> Fields {
+pub(super) fn read_fields(reader: &mut Reader<'_>, shape: Shape) -> Fields {
     let Some(node) = reader.get("fields") else {
-        let example = "what each event has, as in fields = { user = \"int\", name = \"text\" }";
-        reader.missing(&["fields"], format!("'fields': {example}"));
-        return Fields::unknown();
+        return match shape.form {
+            Some(Form::Json) => {
+                let example =
+                    "what each event has, as in fields = { user = \"int\", name = \"text\" }";
+                reader.missing(&["fields"], format!("'fields': {example}"));
+                Fields::unknown()
+            }
+            Some(Form::Line(_)) if !reader.may_have("fields") => inferred(shape),
+            _ => Fields::unknown(),
+        };
     };
     let Parts::Table(entries) = &node.parts else {
         let wanted =
@@ -74,7 +95,7 @@ pub(super) fn read_fields(reader: &mut Reader<'_>, unknown: Unknown) -> Fields {
     let mut good = Vec::new();
     let mut unclear = BTreeSet::new();
     for entry in entries {
-        match read_field(reader, entry) {
+        match read_field(reader, entry, shape.form) {
             Some(field) => good.push(field),
             None => {
                 unclear.insert(entry.name.clone());
@@ -83,11 +104,39 @@ pub(super) fn read_fields(reader: &mut Reader<'_>, unknown: Unknown) -> Fields {
     }
     // Events are stored by this order, which must not depend on that of the file.
     good.sort_by(|a, b| a.name.cmp(&b.name));
-    let incomplete = reader.is_broken();
-    Fields { schema: Arc::new(Schema::new(good, unknown)), unclear, incomplete }
+    let incomplete = reader.is_broken() || shape.form.is_none();
+    Fields { schema: Arc::new(schema(good, &shape)), unclear, incomplete, firm: None }
 }
 
-fn read_field(reader: &mut Reader<'_>, Entry { name, span, value }: &Entry) -> Option<Field> {
+/// The fields that are used, each a text that may be absent.
+fn inferred(shape: Shape) -> Fields {
+    let Ok(ty) = "text?".parse::<FieldType>() else { return Fields::unknown() };
+    let field = |name: &String| Field { name: name.clone(), ty: ty.clone() };
+    let all = schema(shape.used.iter().map(field).collect(), &shape).inferred();
+    let firm = Some(schema(Vec::new(), &shape));
+    Fields { schema: Arc::new(all), firm, ..Fields::default() }
+}
+
+/// Agents send a lot that nobody asked for, so lines with more than the stream has are good by default.
+fn schema(fields: Vec<Field>, shape: &Shape) -> Schema {
+    match shape.form {
+        Some(Form::Line(dialect)) => {
+            Schema::of_lines(fields, shape.unknown.unwrap_or(Unknown::Ignore), dialect)
+        }
+        _ => Schema::new(fields, shape.unknown.unwrap_or_default()),
+    }
+}
+
+fn read_field(
+    reader: &mut Reader<'_>,
+    Entry { name, span, value }: &Entry,
+    form: Option<Form>,
+) -> Option<Field> {
+    if form.is_some_and(Form::is_line) && [TIME, MEASUREMENT].contains(&&**name) {
+        let reason = format!("every line has '{name}', without declaring it: leave it out");
+        reader.explain("fields", span, reason);
+        return None;
+    }
     if let Err(wrong) = check_field_name(name) {
         reader.explain("fields", span, format!("the name of a field {wrong}"));
         return None;

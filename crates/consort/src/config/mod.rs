@@ -19,12 +19,15 @@ mod problem;
 mod read;
 mod reader;
 mod redact;
+pub mod relay;
 mod routes;
 mod schema;
 mod spot;
 mod streams;
 mod suggest;
 mod summary;
+pub(crate) mod udp;
+mod uses;
 mod views;
 mod windows;
 
@@ -35,6 +38,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use consort_server::Tokens;
+use consort_server::udp::IpNet;
 use consort_views::Definitions;
 
 pub use defaults::commented_defaults;
@@ -73,6 +77,18 @@ pub struct StreamSettings {
     pub gate: Gate,
     /// The queue that the stream reads, beside what is posted.
     pub amqp: Option<AmqpSource>,
+    /// Where it takes datagrams.
+    pub udp: Option<UdpSource>,
+}
+
+/// A socket to receive datagrams of lines on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UdpSource {
+    pub listen: SocketAddr,
+    /// Who may send; everybody who can, if it is empty.
+    pub allow: Vec<IpNet>,
+    /// What the kernel may hold for it, in bytes.
+    pub buffer: u64,
 }
 
 /// How a stream meets overload.

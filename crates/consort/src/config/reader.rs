@@ -11,6 +11,7 @@ use super::problem::Problem;
 use super::read::{self, Raw};
 use super::spot::Spots;
 use super::suggest::nearest;
+use super::uses;
 
 /// A table being read.
 pub(super) struct Reader<'a> {
@@ -53,6 +54,29 @@ impl<'a> Reader<'a> {
         };
         reader.check_name(*kind, name);
         reader.check_settings(kind.settings(), kind.other().settings(), kind.other());
+        reader
+    }
+
+    /// A reader of a table that is no stream and no view.
+    pub(super) fn of_table(
+        table: String,
+        span: &Range<usize>,
+        entries: &'a [Entry],
+        known: &[&'static str],
+        spots: &'a Spots<'a>,
+        problems: &'a mut Vec<Problem>,
+    ) -> Reader<'a> {
+        let mut reader = Reader {
+            table,
+            span: span.clone(),
+            entries,
+            broken: false,
+            spots,
+            problems,
+            meant: Vec::new(),
+            flawed: false,
+        };
+        reader.check_settings(known, &[], Kind::Stream);
         reader
     }
 
@@ -218,6 +242,14 @@ impl<'a> Reader<'a> {
         if fields.excuse(name) {
             return self.excuse();
         }
+        if fields.firm.is_some() {
+            let reason = format!(
+                "'{name}' is not declared: without 'fields' in the stream, 'key', 'id', 'by', 'distinct', 'set' \
+                 and 'last' can name a field, which is a text; for more, declare all fields there, as in \
+                 fields = {{ {name} = \"int?\" }}"
+            );
+            return self.explain(setting, span, reason);
+        }
         let near = nearest(name, fields.names());
         let hint = near.map_or(String::new(), |near| format!("; did you mean '{near}'?"));
         let known = fields.schema.known();
@@ -235,6 +267,15 @@ impl<'a> Reader<'a> {
         fields: &Fields,
         text: &Spanned<'_>,
     ) -> Option<Expression> {
+        // Of a field that nobody declared nothing is known but that its values can be compared.
+        if let Some(firm) = &fields.firm
+            && !(uses::BY_VIEW.contains(&setting) && uses::is_plain(text.text))
+            && let Err(ExpressionError::UnknownField { name, .. }) =
+                Expression::parse(text.text, firm)
+        {
+            self.unknown_field(setting, fields, &name, text.span, "");
+            return None;
+        }
         match Expression::parse(text.text, &fields.schema) {
             Ok(expression) => return Some(expression),
             Err(ExpressionError::UnknownField { name, .. }) => {

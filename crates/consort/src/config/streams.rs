@@ -1,21 +1,25 @@
 //! `[stream.NAME]`: what its events are, where they come from and how they are spread.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
 use consort_kernel::Name;
-use consort_views::{Kind, Method, Stream, Unknown};
+use consort_views::form::TIME;
+use consort_views::{Form, Kind, Method, Schema, Stream, Unknown};
 
 use super::declared::{Declaration, Entry, Parts};
-use super::fields::{Fields, read_fields};
+use super::fields::{Fields, Shape, read_fields};
 use super::read;
 use super::reader::Reader;
 use super::redact::SecretUrl;
 use super::routes::{Routes, read_route};
+use super::udp::read_udp;
 use super::{AmqpSource, EngineConfig, Gate, StreamSettings};
 
-pub(super) const SETTINGS: [&str; 11] = [
+pub(super) const SETTINGS: [&str; 15] = [
+    "form",
     "fields",
     "key",
     "id",
@@ -27,6 +31,9 @@ pub(super) const SETTINGS: [&str; 11] = [
     "unknown_fields",
     "partitions",
     "amqp",
+    "udp",
+    "udp_allow",
+    "udp_buffer",
 ];
 
 const AMQP_SETTINGS: [&str; 2] = ["url", "queue"];
@@ -52,20 +59,37 @@ pub(super) struct StreamRead {
     pub(super) settings: StreamSettings,
 }
 
-/// Reads a stream. `broker` is the engine's, unless that could not be read.
+/// What a stream stands in.
+pub(super) struct Around<'a> {
+    pub(super) engine: &'a EngineConfig,
+    /// The engine's, unless that could not be read.
+    pub(super) broker: Result<Option<&'a SecretUrl>, ()>,
+    /// The fields that it and its views name.
+    pub(super) used: BTreeSet<String>,
+}
+
+/// Reads a stream.
 pub(super) fn read_stream(
     reader: &mut Reader<'_>,
     declaration: &Declaration,
-    engine: &EngineConfig,
-    broker: Result<Option<&SecretUrl>, ()>,
+    Around { engine, broker, used }: Around<'_>,
     routes: &mut Routes,
 ) -> StreamRead {
+    let form = read_form(reader);
     let words = [("reject", Unknown::Reject), ("ignore", Unknown::Ignore)];
     let unknown = reader.read("unknown_fields", |raw| read::one_of(raw, words));
-    let fields = read_fields(reader, unknown.unwrap_or_default());
-    let key = read_key(reader, &fields);
+    let mut fields = read_fields(reader, Shape { form, unknown, used });
+    let is_line = form.is_none_or(Form::is_line);
+    let key = read_key(reader, &fields, is_line);
     let id = reader.text("id").and_then(|name| reader.field("id", &fields, &name));
-    let time = read_time(reader, &fields);
+    let time = match is_line {
+        true => fields.schema.find(TIME),
+        false => read_time(reader, &mut fields),
+    };
+    let udp = read_udp(reader, is_line);
+    if form.is_some_and(Form::is_line) {
+        refuse_json_settings(reader, &declaration.name);
+    }
     let ids_for = reader.read("ids_for", |raw| read::duration(raw, IDS_FOR));
     let retain = reader.read("retain", |raw| read::duration(raw, RETAIN));
     let partitions = reader.read("partitions", |raw| read::integer(raw, PARTITIONS));
@@ -86,14 +110,47 @@ pub(super) fn read_stream(
     };
     let name = Name::new(&declaration.name).ok().filter(|_| !reader.is_flawed());
     let stream = name.map(build).map(Arc::new);
-    StreamRead { fields, stream, settings: StreamSettings { gate, amqp } }
+    StreamRead { fields, stream, settings: StreamSettings { gate, amqp, udp } }
 }
 
-fn read_key(reader: &mut Reader<'_>, fields: &Fields) -> Vec<usize> {
+/// None if it could not be read.
+fn read_form(reader: &mut Reader<'_>) -> Option<Form> {
+    match reader.get("form") {
+        Some(_) => reader.read("form", |raw| read::one_of(raw, Form::NAMES)),
+        None if reader.may_have("form") => None,
+        None => Some(Form::Json),
+    }
+}
+
+/// What a stream of lines cannot have.
+fn refuse_json_settings(reader: &mut Reader<'_>, stream: &str) {
+    let reasons = [
+        ("time", "the time of a line is its timestamp, '_time': leave it out".to_owned()),
+        (
+            "route",
+            format!(
+                "it takes JSON, and this stream's form is lines, which go to /streams/{stream}"
+            ),
+        ),
+        (
+            "amqp",
+            "messages of queues are JSON, and this stream's form is lines: declare another stream"
+                .to_owned(),
+        ),
+    ];
+    for (setting, reason) in reasons {
+        if let Some(entry) = reader.entry(setting) {
+            reader.explain(setting, &entry.span, reason);
+        }
+    }
+}
+
+/// Not all lines of a stream have the same tags, so only those of JSON must have their key.
+fn read_key(reader: &mut Reader<'_>, fields: &Fields, is_line: bool) -> Vec<usize> {
     let mut key = Vec::new();
     for name in reader.texts("key", "field").unwrap_or_default() {
         let Some(at) = reader.field("key", fields, &name) else { continue };
-        if fields.schema.fields()[at].ty.optional {
+        if fields.schema.fields()[at].ty.optional && !is_line {
             let wrong =
                 format!("must be fields that every event has, but '{}' may be absent", name.text);
             reader.wrong("key", name.span, wrong);
@@ -106,7 +163,8 @@ fn read_key(reader: &mut Reader<'_>, fields: &Fields) -> Vec<usize> {
     key
 }
 
-fn read_time(reader: &mut Reader<'_>, fields: &Fields) -> Option<usize> {
+/// The field with the event's time, which expressions also call `_time` from here on.
+fn read_time(reader: &mut Reader<'_>, fields: &mut Fields) -> Option<usize> {
     let name = reader.text("time")?;
     let at = reader.field("time", fields, &name)?;
     let kind = fields.schema.fields()[at].ty.kind;
@@ -114,6 +172,11 @@ fn read_time(reader: &mut Reader<'_>, fields: &Fields) -> Option<usize> {
         let wanted = "must be a field of type int, nanoseconds since the beginning of 1970";
         reader.wrong("time", name.span, format!("{wanted}, but '{}' is {kind}", name.text));
     }
+    if fields.schema.find(TIME).is_some_and(|other| other != at) {
+        let reason = "'_time' is the time of an event, so another field cannot be called that";
+        reader.explain("time", name.span, reason);
+    }
+    fields.schema = Arc::new(Schema::clone(&fields.schema).timed(at));
     Some(at)
 }
 

@@ -21,6 +21,9 @@ fn describe_stream(stream: &Stream) -> String {
         let key: Vec<&str> = stream.key.iter().map(|at| &*fields[*at].name).collect();
         parts.push(format!("key {}", key.join(" and ")));
     }
+    if stream.schema.form().is_line() {
+        parts.insert(0, format!("form {}", stream.schema.form()));
+    }
     parts.extend(stream.id.map(|at| format!("id {}", fields[at].name)));
     parts.extend(stream.time.map(|at| format!("time {}", fields[at].name)));
     parts.extend(stream.route.as_ref().map(ToString::to_string));

@@ -136,7 +136,7 @@ fn read_group(reader: &mut Reader<'_>, fields: &Fields, item: &Node) -> Option<G
                 Ok(()) => String::new(),
                 Err(_) => format!("; an expression needs a name: {{ name = \"{text}\" }}"),
             };
-            let field = match fields.schema.find(&text) {
+            let field = match fields.schema.resolve(&text) {
                 Some(_) => {
                     let spanned = Spanned { text: &text, span: &item.span };
                     let expression = reader.expression("by", fields, &spanned);

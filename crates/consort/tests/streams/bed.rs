@@ -41,6 +41,11 @@ impl Here {
         self.0.address()
     }
 
+    /// Where a stream takes datagrams.
+    pub(crate) fn udp(&self, stream: &str) -> SocketAddr {
+        self.0.udp()[stream]
+    }
+
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address())
     }
@@ -61,6 +66,13 @@ pub(crate) struct Apart {
 impl Apart {
     /// Starts a node and waits until it listens.
     pub(crate) async fn start(declarations: &str) -> Apart {
+        let node = Apart::begin(declarations);
+        node.listens().await;
+        node
+    }
+
+    /// Starts a node that may not come to listen.
+    pub(crate) fn begin(declarations: &str) -> Apart {
         let folder = tempfile::tempdir().expect("a folder");
         let port = Port::claim();
         let path = folder.path().join("consort.toml");
@@ -71,9 +83,15 @@ impl Apart {
         }
         write(&path, port.number(), declarations);
         let process = Process::start(&command, &folder.path().join("log"));
-        let node = Apart { process, command, port, folder };
-        node.listens().await;
-        node
+        Apart { process, command, port, folder }
+    }
+
+    /// Where a stream takes datagrams, as the node said.
+    pub(crate) fn udp(&self, stream: &str) -> SocketAddr {
+        let (said, words) =
+            (self.process.output(), format!("'{stream}' takes datagrams on udp://"));
+        let address = said.split(&words).nth(1).and_then(|rest| rest.lines().next());
+        address.unwrap_or_else(|| panic!("{said}")).trim().parse().expect("an address")
     }
 
     /// Starts it again with other declarations, and what it left in its folder.

@@ -1,6 +1,6 @@
 //! What the door of the streams answers.
 
-use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use consort_cluster::Place;
 use consort_kernel::AppendError;
@@ -102,6 +102,23 @@ struct Answer<'a> {
     detail: Option<String>,
 }
 
+impl Appended {
+    /// Behind all that was stored.
+    pub(super) fn position(&self) -> String {
+        Position::of(self.places.iter().cloned()).to_string()
+    }
+}
+
+/// Says a position in a head, if it is not too long for one.
+pub(super) fn tell_position(headers: &mut HeaderMap, position: &str) {
+    if !position.is_empty()
+        && position.len() <= POSITION_MOST
+        && let Ok(position) = HeaderValue::try_from(position)
+    {
+        headers.insert(POSITION, position);
+    }
+}
+
 impl Bulk {
     pub(super) fn new(unit: &'static str) -> Bulk {
         Bulk { unit, seen: 0, rejected: 0, listed: Vec::new() }
@@ -120,10 +137,25 @@ impl Bulk {
         }
     }
 
+    /// So many numbers belong to the one begun last as well: a text in it had line breaks.
+    pub(super) fn pass(&mut self, more: u64) {
+        self.seen += more;
+    }
+
+    /// How many were not taken.
+    pub(super) fn rejected(&self) -> u64 {
+        self.rejected
+    }
+
+    /// The number of the first that was not taken, and why.
+    pub(super) fn first_rejection(&self) -> Option<&(u64, String)> {
+        self.listed.first()
+    }
+
     /// 201 if any was accepted and all the good ones are stored; 400 if none was good; else what failed.
     pub(super) fn answer(self, appended: Appended) -> Response {
-        let Appended { accepted, places, failure } = appended;
-        let position = Position::of(places).to_string();
+        let position = appended.position();
+        let Appended { accepted, failure, .. } = appended;
         let (status, kind, detail) = match &failure {
             Some(problem) => {
                 let detail =
@@ -156,12 +188,7 @@ impl Bulk {
         let mut response = (status, body).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
-        if !position.is_empty()
-            && position.len() <= POSITION_MOST
-            && let Ok(position) = HeaderValue::try_from(position)
-        {
-            headers.insert(POSITION, position);
-        }
+        tell_position(headers, &position);
         if failure.is_some() {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER.as_secs()));
         }

@@ -1,31 +1,29 @@
 //! Many events in one request: taken as they come, appended in large steps, bounded in memory.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::body::Body;
+use axum::http::HeaderMap;
 use axum::response::Response;
 use consort_cluster::{Appending, Place};
-use consort_kernel::AppendError;
 use consort_kernel::limits::RECORD_BYTES;
-use consort_views::{Event, Position};
+use consort_kernel::{AppendError, Moment};
+use consort_line::Precision;
+use consort_views::{Event, Position, Rejection};
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, timeout};
 
 use super::answers::{self, Appended, Bulk};
-use super::lines::{Line, Lines};
+use super::inflate::{Coding, Inflate};
+use super::lines::{Line, Lines, Split};
+use super::points::PointLines;
 use super::post::unreadable;
 use super::sorted::Sorted;
 use super::{Entrance, POST_WITHIN};
 use crate::gate::{Gate, Pass};
 use crate::problem::Problem;
-
-/// Records are sent when there are this many bytes of them: frames of a useful size for each partition.
-const STEP_BYTES: usize = 512 * 1024;
-
-/// And this many at most, so that the gate is asked in steps.
-const STEP_RECORDS: u64 = 50_000;
 
 /// Bytes of one request that may be on their way into the log while more is read.
 const IN_FLIGHT_BYTES: usize = 4 << 20;
@@ -81,7 +79,7 @@ impl<'a> Intake<'a> {
 
     /// Whether it is time to send.
     pub(super) fn is_full(&self) -> bool {
-        self.sorted.bytes >= STEP_BYTES || self.sorted.records >= STEP_RECORDS
+        self.sorted.is_full()
     }
 
     fn has_failed(&self) -> bool {
@@ -185,16 +183,53 @@ async fn step(sent: Vec<(u64, Result<Appending, AppendError>)>, bytes: usize, pa
     Step { bytes, settled, _pass: pass }
 }
 
-/// A body with one event a line.
+/// A body with one JSON event a line.
 pub(super) async fn lines(entrance: &Entrance, body: Body) -> Result<Response, Problem> {
+    let take = |line: &[u8]| match line.trim_ascii() {
+        // An empty line is no event, and no mistake.
+        b"" => Ok(None),
+        json => entrance.stream.schema.take(json, &[]).map(Some),
+    };
+    let (bulk, appended) =
+        events(entrance, body, Inflate::new(Coding::Identity), Lines::default(), take).await?;
+    Ok(bulk.answer(appended))
+}
+
+/// A body of line protocol, perhaps compressed.
+pub(super) async fn points(
+    entrance: &Entrance,
+    headers: &HeaderMap,
+    body: Body,
+    precision: Precision,
+) -> Result<(Bulk, Appended), Problem> {
+    let inflate = Inflate::new(Coding::of(headers)?);
+    let take = |line: &[u8]| entrance.stream.schema.take_line(line, precision, now());
+    events(entrance, body, inflate, PointLines::default(), take).await
+}
+
+/// When something is received, by the clock of this machine: the time of lines that bring none.
+pub(crate) fn now() -> Moment {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Moment(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
+}
+
+/// Takes the events of a body as it comes.
+async fn events<S: Split>(
+    entrance: &Entrance,
+    body: Body,
+    mut inflate: Inflate,
+    mut split: S,
+    take: impl Fn(&[u8]) -> Result<Option<Event>, Rejection>,
+) -> Result<(Bulk, Appended), Problem> {
     let mut body = body.into_data_stream();
-    let mut lines = Lines::default();
     let mut intake = Intake::new(entrance);
     let mut bulk = Bulk::new("line");
     while !intake.has_failed() {
         let piece = match timeout(IDLE, body.next()).await {
             Ok(piece) => piece,
             Err(_) => {
+                split.look_again();
+                take_lines(&mut split, &take, &mut intake, &mut bulk).await;
                 intake.flush().await;
                 body.next().await
             }
@@ -205,33 +240,78 @@ pub(super) async fn lines(entrance: &Entrance, body: Body) -> Result<Response, P
             intake.finish().await;
             return Err(unreadable());
         };
-        lines.feed(piece);
-        while let Some(line) = lines.next() {
-            take_line(entrance, line, &mut intake, &mut bulk);
-            if intake.is_full() {
-                intake.flush().await;
+        inflate.feed(piece);
+        loop {
+            match inflate.next() {
+                Ok(None) => break,
+                Ok(Some(piece)) => split.feed(piece),
+                Err(problem) => {
+                    intake.finish().await;
+                    return Err(problem);
+                }
             }
+            take_lines(&mut split, &take, &mut intake, &mut bulk).await;
         }
     }
-    if let Some(line) = lines.last() {
-        take_line(entrance, line, &mut intake, &mut bulk);
+    let end = if intake.has_failed() { Ok(None) } else { inflate.end() };
+    if let Ok(Some(piece)) = &end {
+        split.feed(piece.clone());
+        take_lines(&mut split, &take, &mut intake, &mut bulk).await;
     }
-    Ok(bulk.answer(intake.finish().await))
+    if let Err(problem) = end {
+        intake.finish().await;
+        return Err(problem);
+    }
+    split.look_again();
+    take_lines(&mut split, &take, &mut intake, &mut bulk).await;
+    if let Some(line) = split.last() {
+        take_line(line, &take, &mut intake, &mut bulk);
+    }
+    Ok((bulk, intake.finish().await))
 }
 
-fn take_line(entrance: &Entrance, line: Line, intake: &mut Intake<'_>, bulk: &mut Bulk) {
+/// Takes all lines that have come whole.
+async fn take_lines(
+    split: &mut impl Split,
+    take: &impl Fn(&[u8]) -> Result<Option<Event>, Rejection>,
+    intake: &mut Intake<'_>,
+    bulk: &mut Bulk,
+) {
+    while let Some(line) = split.next() {
+        take_line(line, take, intake, bulk);
+        if intake.is_full() {
+            intake.flush().await;
+        }
+    }
+}
+
+fn take_line(
+    line: Line,
+    take: &impl Fn(&[u8]) -> Result<Option<Event>, Rejection>,
+    intake: &mut Intake<'_>,
+    bulk: &mut Bulk,
+) {
     bulk.begin();
-    let reason = match line {
+    let reason = match &line {
         Line::TooLong => format!("the line is longer than {} bytes", super::lines::LINE_MOST),
-        Line::Whole(line) => match line.trim_ascii() {
-            // An empty line is no event, and no mistake.
-            b"" => return,
-            json => match entrance.stream.schema.take(json, &[]) {
-                Ok(event) => return intake.take(event, bulk),
-                Err(rejection) => rejection.to_string(),
-            },
+        Line::Whole(line) => match take(line) {
+            Ok(taken) => {
+                if let Some(event) = taken {
+                    intake.take(event, bulk);
+                }
+                return bulk.pass(breaks_in(line));
+            }
+            Err(rejection) => rejection.to_string(),
         },
     };
-    entrance.metrics.rejected.inc();
+    intake.entrance.metrics.rejected.inc();
     bulk.reject(reason);
+    if let Line::Whole(line) = &line {
+        bulk.pass(breaks_in(line));
+    }
+}
+
+/// A line has line breaks only where one of its texts does.
+fn breaks_in(line: &[u8]) -> u64 {
+    memchr::memchr_iter(b'\n', line).count() as u64
 }

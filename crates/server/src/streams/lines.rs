@@ -1,9 +1,26 @@
-//! Splits a body that comes in pieces into lines, in bounded memory.
+//! Splits a body that comes in pieces into lines, in bounded memory: what that means for all forms, and how it is
+//! done for JSON.
 
 use bytes::{Buf, Bytes, BytesMut};
 
 /// The longest line. A longer one is skipped to its end, and told.
 pub(super) const LINE_MOST: usize = consort_kernel::limits::RECORD_BYTES;
+
+/// Finds the lines of a body that comes in pieces.
+pub trait Split: Send {
+    /// Takes the next piece, when [`next`](Split::next) has no more lines.
+    fn feed(&mut self, piece: Bytes);
+
+    /// The next line that has come whole.
+    fn next(&mut self) -> Option<Line>;
+
+    /// Nothing has come for a while: what was left for later is to be looked at.
+    fn look_again(&mut self) {}
+
+    /// The last line, if the body did not end with the end of a line. To be asked when
+    /// [`look_again`](Split::look_again) and [`next`](Split::next) brought no more.
+    fn last(self) -> Option<Line>;
+}
 
 /// Where a body has been split so far.
 #[derive(Debug, Default)]
@@ -17,22 +34,20 @@ pub(super) struct Lines {
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub enum Line {
     /// Its bytes, without the end of the line.
     Whole(Bytes),
-    /// It was longer than [`LINE_MOST`].
+    /// It was longer than a line may be.
     TooLong,
 }
 
-impl Lines {
-    /// Takes the next piece, when [`next`](Lines::next) has no more lines.
-    pub(super) fn feed(&mut self, piece: Bytes) {
+impl Split for Lines {
+    fn feed(&mut self, piece: Bytes) {
         debug_assert!(self.piece.is_empty(), "the last piece was not used up");
         self.piece = piece;
     }
 
-    /// The next line that has come whole.
-    pub(super) fn next(&mut self) -> Option<Line> {
+    fn next(&mut self) -> Option<Line> {
         let Some(end) = memchr::memchr(b'\n', &self.piece) else {
             if !self.skipping {
                 self.rest.extend_from_slice(&self.piece);
@@ -60,8 +75,7 @@ impl Lines {
         Some(if line.len() > LINE_MOST { Line::TooLong } else { Line::Whole(line) })
     }
 
-    /// The last line, if the body did not end with the end of a line.
-    pub(super) fn last(self) -> Option<Line> {
+    fn last(self) -> Option<Line> {
         if self.skipping {
             return Some(Line::TooLong);
         }

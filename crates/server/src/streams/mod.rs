@@ -3,8 +3,11 @@
 
 mod answers;
 mod bulk;
+mod inflate;
+mod influx;
 mod lines;
 mod metrics;
+mod points;
 mod post;
 mod sorted;
 
@@ -15,21 +18,31 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{MatchedPath, Request};
-use axum::routing::post;
+use axum::routing::{get, post};
 use consort_cluster::Collector;
 use consort_kernel::Entropy;
 use consort_views::{Definitions, Stream};
 
 use crate::gate::{Gate, GateKind, GateMetrics};
 use crate::metrics::Metrics;
+pub(crate) use bulk::now;
+pub use lines::{Line, Split};
 pub(crate) use metrics::StreamMetrics;
+pub use points::PointLines;
 pub(crate) use post::no_such_stream;
+pub(crate) use sorted::Sorted;
 
 /// How long a post may take in all: the gate's wait, and the log's answer.
 pub(crate) const POST_WITHIN: Duration = Duration::from_secs(10);
 
-/// The path of every stream.
+/// The path of every stream. One of lines has its own besides, so that its bodies can be told from others
+/// before they are read.
 const PATH: &str = "/streams/{stream}";
+const OF_STREAM: &str = "/streams/";
+
+/// The paths of InfluxDB by which lines come.
+const WRITE_V1: &str = "/write";
+const WRITE_V2: &str = "/api/v2/write";
 
 /// What the door needs.
 #[derive(Debug)]
@@ -79,10 +92,20 @@ impl Streams {
         Streams(Arc::new(definitions.streams.iter().map(entrance).collect()))
     }
 
-    /// `/streams/{stream}` and the streams' own routes.
+    /// `/streams/{stream}`, the streams' own routes, and those of InfluxDB.
     pub fn routes(&self, paths: &mut crate::views::Paths) -> Router {
-        let mut routes = Router::new().route(PATH, post(post::by_name).with_state(self.clone()));
-        for entrance in self.0.values() {
+        let mut routes = Router::new()
+            .route(PATH, post(post::by_name))
+            .route(WRITE_V1, post(influx::write_v1))
+            .route(WRITE_V2, post(influx::write_v2))
+            .route("/ping", get(influx::ping))
+            .route("/query", post(influx::query))
+            .with_state(self.clone());
+        for (name, entrance) in self.0.iter() {
+            if entrance.stream.schema.form().is_line() {
+                let handler = post(post::to_lines).with_state(Arc::clone(entrance));
+                routes = routes.route(&format!("{OF_STREAM}{name}"), handler);
+            }
             if let Some(route) = &entrance.stream.route {
                 let handler = post(post::by_route).with_state(Arc::clone(entrance));
                 routes = routes.route(paths.of(route), handler);
@@ -105,6 +128,11 @@ impl fmt::Debug for Streams {
 
 /// Whether a request's body is taken in pieces, so that it may be of any length.
 pub(crate) fn takes_any_length(request: &Request, matched: Option<&MatchedPath>) -> bool {
-    matched.is_some_and(|path| path.as_str() == PATH)
-        && post::Form::of(request.headers()) == Some(post::Form::Lines)
+    let Some(path) = matched.map(MatchedPath::as_str) else { return false };
+    match path {
+        PATH => post::Form::of(request.headers()) == Some(post::Form::Lines),
+        WRITE_V1 | WRITE_V2 => true,
+        // Only streams of lines have a path of their own there.
+        _ => path.strip_prefix(OF_STREAM).is_some_and(|name| !name.contains(['/', '{'])),
+    }
 }

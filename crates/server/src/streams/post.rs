@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::answers::{self, Bulk};
 use super::bulk::{self, Intake};
-use super::{Entrance, POST_WITHIN, Streams};
+use super::{Entrance, POST_WITHIN, Streams, influx};
 use crate::problem::Problem;
 use crate::views::path_fields;
 
@@ -72,6 +72,20 @@ pub(super) async fn by_name(
             Err(not_taken(detail))
         }
     }
+}
+
+/// `POST /streams/{stream}` for a stream of lines: whatever the content type says, the body holds lines.
+pub(super) async fn to_lines(
+    State(entrance): State<Arc<Entrance>>,
+    request: Request,
+) -> Result<Response, Problem> {
+    refuse_key(request.headers())?;
+    let precision = influx::precision(request.uri().query().unwrap_or_default());
+    let precision =
+        precision.map_err(|reason| Problem::new(StatusCode::BAD_REQUEST, "precision", reason))?;
+    let (head, body) = request.into_parts();
+    let (bulk, appended) = bulk::points(&entrance, &head.headers, body, precision).await?;
+    Ok(bulk.answer(appended))
 }
 
 /// A stream's own route: the path's fields join the body's.

@@ -304,6 +304,76 @@ fn an_authority_may_be_for_the_broker_of_a_stream() {
 }
 
 #[test]
+fn fields_of_lines_are_declared_or_those_that_are_used() {
+    let text = "\
+[stream.events]
+form = 'line-loose'
+key = ['event_type', 'product']
+udp = '127.0.0.1:8089'
+[view.unique]
+from = 'events'
+by = ['event_type', { p = 'product' }]
+distinct = ['value', '_time']
+[view.hosts]
+from = 'events'
+by = ['_measurement']
+where = '_time > 0'
+set = 'host'
+[stream.loads]
+form = 'line'
+fields = { host = 'text?', load = 'decimal(2)' }
+key = 'host'
+udp = '0.0.0.0:8090'
+udp_allow = ['10.0.0.0/8', '192.168.1.7']
+udp_buffer = '1MiB'
+[view.peak]
+from = 'loads'
+max = 'load'
+[stream.rides]
+fields = { at = 'int', who = 'text' }
+time = 'at'
+[view.times]
+from = 'rides'
+by = [{ hour = '_time / 3600000000000' }]
+distinct = '_time'
+";
+    let config = good(text);
+    let events = config.definitions.stream("events").unwrap();
+    let names: Vec<&str> = events.schema.fields().iter().map(|field| &*field.name).collect();
+    assert_eq!(names, ["_measurement", "_time", "event_type", "host", "product", "value"]);
+    assert!(events.schema.is_inferred());
+    assert_eq!((events.time, &events.key[..]), (Some(1), &[2, 4][..]));
+    let loads = config.definitions.stream("loads").unwrap();
+    assert!(!loads.schema.is_inferred());
+    let udp = config.streams["loads"].udp.as_ref().unwrap();
+    assert_eq!((udp.allow.len(), udp.buffer), (2, 1 << 20));
+    assert_eq!(config.streams["events"].udp.as_ref().unwrap().buffer, 8 << 20);
+    let times = config.definitions.view("times").unwrap();
+    assert_eq!(times.aggregate.expressions()[0].as_field(), Some(0));
+}
+
+#[test]
+fn a_field_that_is_not_declared_can_only_be_compared() {
+    let stream = "[stream.e]\nform = 'line'\n[view.u]\nfrom = 'e'\ndistinct = 'value'\n[view.v]\nfrom = 'e'\n";
+    let cases = [
+        ("sum = 'value'", "8:7: 'sum' in [view.v]"),
+        ("max = 'value'", "8:7: 'max' in [view.v]"),
+        ("distinct = 'value + 1'", "8:12: 'distinct' in [view.v]"),
+        ("count = true\nwhere = 'value == \"x\"'", "9:9: 'where' in [view.v]"),
+        ("count = true\nby = [{ x = 'value + \"y\"' }]", "9:13: 'by' in [view.v]"),
+    ];
+    for (view, place) in cases {
+        let told = told(&format!("{stream}{view}"));
+        let expected = format!(
+            "{place}: 'value' is not declared: without 'fields' in the stream, 'key', 'id', 'by', 'distinct', \
+             'set' and 'last' can name a field, which is a text; for more, declare all fields there, as in \
+             fields = {{ value = \"int?\" }}"
+        );
+        assert_eq!(told, [expected], "{view}");
+    }
+}
+
+#[test]
 fn the_example_in_the_commented_defaults_can_be_used() {
     let text = commented_defaults();
     let at = text.find("# [stream.").unwrap();
@@ -314,7 +384,7 @@ fn the_example_in_the_commented_defaults_can_be_used() {
         .collect();
     let example = example.join("\n");
     let config = good(&format!("{before}{example}"));
-    assert_eq!(config.declared().len(), 2);
+    assert_eq!(config.declared().len(), 3);
     for setting in
         streams::SETTINGS.iter().chain(&["from", "by", "sum", "where", "route", "answer"])
     {

@@ -16,6 +16,42 @@ const STREAM_MISTAKES: &[(&str, &str)] = &[
         "key = 'c'",
         "3:7: 'key' in [stream.x] must be fields that every event has, but 'c' may be absent",
     ),
+    (
+        "form = 'lines'",
+        "3:8: 'form' in [stream.x] must be \"json\" or \"line\" or \"line-loose\", not \"lines\"; did you mean \"line\"?",
+    ),
+    (
+        "form = 'line'\ntime = 'a'",
+        "4:1: 'time' in [stream.x]: the time of a line is its timestamp, '_time': leave it out",
+    ),
+    (
+        "form = 'line'\nroute = 'POST /x'",
+        "4:1: 'route' in [stream.x]: it takes JSON, and this stream's form is lines, which go to /streams/x",
+    ),
+    (
+        "form = 'line'\namqp = { url = 'amqp://h', queue = 'q' }",
+        "4:1: 'amqp' in [stream.x]: messages of queues are JSON, and this stream's form is lines: declare another stream",
+    ),
+    (
+        "udp = '127.0.0.1:8089'",
+        "3:1: 'udp' in [stream.x]: datagrams hold lines: add form = \"line\" (or \"line-loose\")",
+    ),
+    (
+        "form = 'line'\nudp = '0.0.0.0:8089'",
+        "4:7: 'udp' in [stream.x]: other machines can reach 0.0.0.0:8089, and anybody there could send events; name those who may, as in udp_allow = [\"10.0.0.0/8\"], or listen on 127.0.0.1",
+    ),
+    (
+        "form = 'line'\nudp = '127.0.0.1:8089'\nudp_allow = ['10.0.0.0/40']",
+        "5:13: 'udp_allow' in [stream.x] must be a list of networks and addresses, as in [\"10.0.0.0/8\", \"192.168.1.7\"], not \"10.0.0.0/40\"",
+    ),
+    (
+        "form = 'line'\nudp_allow = ['10.0.0.0/8']",
+        "4:1: 'udp_allow' in [stream.x]: it has no use without 'udp'",
+    ),
+    (
+        "form = 'line'\nudp = '127.0.0.1:8089'\n[stream.y]\nform = 'line'\nudp = '127.0.0.1:8089'",
+        "7:7: 'udp' in [stream.y]: [stream.x] has 127.0.0.1:8089 already",
+    ),
     ("id = 'no'", "3:6: 'id' in [stream.x]: unknown field 'no'; there are 'a', 'b', 'c'"),
     ("id = ['a']", "3:6: 'id' in [stream.x] must be text in quotes, not a list"),
     (

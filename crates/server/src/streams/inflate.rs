@@ -1,0 +1,154 @@
+//! Bodies that come compressed: inflated in steps, so that a small body cannot become a large piece of memory.
+
+use std::io::Write as _;
+
+use axum::http::{HeaderMap, StatusCode, header};
+use bytes::{Buf as _, Bytes};
+use flate2::write::MultiGzDecoder;
+
+use crate::problem::Problem;
+
+/// How much of a compressed body is inflated at once. Deflate makes at most 1,032 bytes of one, so a step is at
+/// most 1 MiB large, and gone before the next.
+const STEP_BYTES: usize = 1024;
+
+/// How a body is written on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Coding {
+    Identity,
+    Gzip,
+}
+
+impl Coding {
+    /// By the header `Content-Encoding`.
+    pub(super) fn of(headers: &HeaderMap) -> Result<Coding, Problem> {
+        let Some(given) = headers.get(header::CONTENT_ENCODING) else {
+            return Ok(Coding::Identity);
+        };
+        let given = given.to_str().unwrap_or_default().trim();
+        if given.eq_ignore_ascii_case("gzip") || given.eq_ignore_ascii_case("x-gzip") {
+            Ok(Coding::Gzip)
+        } else if given.is_empty() || given.eq_ignore_ascii_case("identity") {
+            Ok(Coding::Identity)
+        } else {
+            let detail = "the 'Content-Encoding' of lines is gzip, or none";
+            Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content-encoding", detail))
+        }
+    }
+}
+
+/// The pieces of a body, inflated.
+#[derive(Debug)]
+pub(super) struct Inflate {
+    decoder: Option<MultiGzDecoder<Vec<u8>>>,
+    piece: Bytes,
+    begun: bool,
+}
+
+impl Inflate {
+    pub(super) fn new(coding: Coding) -> Inflate {
+        let decoder = (coding == Coding::Gzip).then(|| MultiGzDecoder::new(Vec::new()));
+        Inflate { decoder, piece: Bytes::new(), begun: false }
+    }
+
+    /// Takes the next piece, when [`next`](Inflate::next) has no more of the last.
+    pub(super) fn feed(&mut self, piece: Bytes) {
+        self.begun |= !piece.is_empty();
+        self.piece = piece;
+    }
+
+    /// The next step of what was fed.
+    pub(super) fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+        if self.piece.is_empty() {
+            return Ok(None);
+        }
+        let Some(decoder) = &mut self.decoder else {
+            return Ok(Some(std::mem::take(&mut self.piece)));
+        };
+        while !self.piece.is_empty() {
+            let step = &self.piece[..self.piece.len().min(STEP_BYTES)];
+            let taken = decoder.write(step).map_err(|_| not_gzip())?;
+            if taken == 0 {
+                return Err(not_gzip());
+            }
+            self.piece.advance(taken);
+            let inflated = std::mem::take(decoder.get_mut());
+            if !inflated.is_empty() {
+                return Ok(Some(inflated.into()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What is left when the body has ended, which must be where the compressed data does.
+    pub(super) fn end(&mut self) -> Result<Option<Bytes>, Problem> {
+        let Some(decoder) = self.decoder.as_mut().filter(|_| self.begun) else { return Ok(None) };
+        decoder.try_finish().map_err(|_| not_gzip())?;
+        let inflated = std::mem::take(decoder.get_mut());
+        Ok((!inflated.is_empty()).then(|| inflated.into()))
+    }
+}
+
+fn not_gzip() -> Problem {
+    let detail = "the body is not what its 'Content-Encoding: gzip' says, or it is cut off; what could be read \
+                  of it was taken";
+    Problem::new(StatusCode::BAD_REQUEST, "content-encoding", detail).closing()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn inflate(coding: Coding, pieces: &[&[u8]]) -> Result<(Vec<u8>, usize), Problem> {
+        let mut inflate = Inflate::new(coding);
+        let (mut all, mut largest) = (Vec::new(), 0);
+        for piece in pieces {
+            inflate.feed(Bytes::copy_from_slice(piece));
+            while let Some(step) = inflate.next()? {
+                largest = largest.max(step.len());
+                all.extend_from_slice(&step);
+            }
+        }
+        all.extend_from_slice(&inflate.end()?.unwrap_or_default());
+        Ok((all, largest))
+    }
+
+    #[test]
+    fn a_body_is_the_same_however_it_is_cut() {
+        let text = b"m f=1\nm f=2\n".repeat(100);
+        let body = gzip(&text);
+        for size in [1, 7, body.len()] {
+            let pieces: Vec<&[u8]> = body.chunks(size).collect();
+            assert_eq!(inflate(Coding::Gzip, &pieces).unwrap().0, text);
+        }
+        let twice = [body.clone(), body].concat();
+        assert_eq!(inflate(Coding::Gzip, &[&twice]).unwrap().0, text.repeat(2));
+        assert_eq!(inflate(Coding::Identity, &[b"a", b"b"]).unwrap().0, b"ab");
+        assert_eq!(inflate(Coding::Gzip, &[]).unwrap().0, b"");
+    }
+
+    #[test]
+    fn a_body_that_grows_a_thousandfold_does_so_in_steps() {
+        let body = gzip(&vec![0; 64 << 20]);
+        let (all, largest) = inflate(Coding::Gzip, &[&body]).unwrap();
+        assert_eq!(all.len(), 64 << 20);
+        assert!(largest <= 1032 * STEP_BYTES, "{largest}");
+    }
+
+    #[test]
+    fn what_is_not_gzip_or_ends_early_is_told() {
+        let body = gzip(b"m f=1\n");
+        for wrong in [&b"m f=1\n"[..], &body[..body.len() - 1], &[&body[..], b"more"].concat()] {
+            let problem = inflate(Coding::Gzip, &[wrong]).unwrap_err();
+            assert!(problem.detail().contains("gzip"), "{}", problem.detail());
+        }
+    }
+}
