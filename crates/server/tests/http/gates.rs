@@ -9,7 +9,7 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use axum::response::Response;
-use consort_cluster::{Appender, Collector, TokioRuntime};
+use consort_cluster::{Appender, Collector, Lanes, TokioRuntime};
 use consort_kernel::{Name, SeededEntropy, SystemClock, memory};
 use consort_server::streams::{Options, Streams};
 use consort_server::views::Paths;
@@ -46,7 +46,12 @@ fn door() -> Router {
             ("breaker".into(), GateKind::Breaker),
             ("off".into(), GateKind::Off),
         ]),
-        collector: Collector::new(Arc::new(appender), runtime, Duration::from_millis(1)),
+        collector: Collector::new(
+            Arc::new(appender),
+            runtime,
+            Duration::from_millis(1),
+            Lanes::unbounded(),
+        ),
         entropy,
         metrics: &mut Metrics::new("0"),
     });
