@@ -20,6 +20,7 @@
 //! ```
 
 pub mod config;
+mod delivering;
 mod doors;
 mod ground;
 mod identity;
@@ -27,5 +28,6 @@ mod node;
 mod partition;
 
 pub use config::Config;
+pub use delivering::DeliveryError;
 pub use ground::Ground;
 pub use node::{Node, StartError};

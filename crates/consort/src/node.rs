@@ -9,6 +9,7 @@ use consort_cluster::{ClusterNode, JoinError, Left, Part, Roster, Scale};
 use consort_engines::Engine;
 use consort_kernel::{Inlet, Poison};
 use consort_server::axum::Router;
+use consort_server::feeds::Feeds;
 use consort_server::{
     BindError, Cluster, Drained, GateKind, Handle, Limits, Metrics, Probe, Server, Wanted,
 };
@@ -18,6 +19,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::config::{Config, Durability, EngineConfig, Gate, HttpConfig, SecretUrl};
+use crate::delivering::{Delivering, DeliveryError};
 use crate::doors::Doors;
 use crate::ground::Ground;
 use crate::identity;
@@ -34,6 +36,7 @@ pub struct Node {
     id: String,
     report: Vec<String>,
     http: Http,
+    feeds: Feeds,
     poison: Poison,
     cluster: ClusterNode,
 }
@@ -47,6 +50,8 @@ pub enum StartError {
     Http(#[from] BindError),
     #[error(transparent)]
     Definitions(#[from] DefinitionsError),
+    #[error(transparent)]
+    Delivery(#[from] DeliveryError),
     #[error("the node could not join the cluster: {0}")]
     Join(#[from] JoinError),
 }
@@ -72,6 +77,8 @@ impl Node {
         let mut parts = parts(&ground);
         let inlets = inlets(&config).await?;
         parts.push(Arc::new(StreamsPart::new(&definitions, ground.for_streams(inlets))));
+        let delivering = Delivering::open(&config, &ground, engine.sole).await?;
+        parts.push(Arc::clone(&delivering.part) as Arc<dyn Part>);
         // Behind those of the parts, which know their pipelines.
         let (log, store) = (Arc::clone(&engine.log), Arc::clone(&engine.store));
         ground.resolvers.add(Arc::new(PartitionResolver { log, store }));
@@ -81,7 +88,8 @@ impl Node {
         metrics
             .describe_engine(config.engine.broker.as_ref().map_or(store, SecretUrl::scheme), store);
         let cluster = Cluster::new(wanted(), ground.resolvers.clone(), &mut metrics);
-        let doors = Doors::new(&definitions, gates(&config), &ground, &cluster, &mut metrics);
+        let doors =
+            Doors::new(&definitions, gates(&config), delivering, &ground, &cluster, &mut metrics);
         let routes = cluster.routes().merge(doors.routes());
         let probes = probes(&engine).into_iter().chain([cluster.probe()]).collect();
         let http = Http::start(&config.http, probes, routes, metrics).await?;
@@ -104,7 +112,7 @@ impl Node {
             Ok(member) => {
                 cluster.joined(member.handle());
                 let Engine { report, poison, .. } = engine;
-                Ok(Node { id, report, http, poison, cluster: member })
+                Ok(Node { id, report, http, feeds: doors.feeds(), poison, cluster: member })
             }
             Err(error) => {
                 http.stop().await;
@@ -146,13 +154,14 @@ impl Node {
     /// Hands its roles over and leaves the cluster, still answering requests; then stops accepting,
     /// finishes the running requests within a bound, and closes.
     pub async fn stop(self) -> Drained {
-        let Node { cluster, http, poison, .. } = self;
+        let Node { cluster, http, feeds, poison, .. } = self;
         cluster.handle().stop();
         tokio::select! {
             _ = cluster.ended() => {}
             // Nothing can be released through an engine that failed; leases lapse.
             _ = poison.wait() => {}
         }
+        feeds.close();
         http.stop().await
     }
 }

@@ -1,4 +1,4 @@
-//! From declarations to the streams and views that the node runs.
+//! From declarations to the streams, views and sinks that the node runs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::problem::Problem;
 use super::reader::Reader;
 use super::routes::Routes;
 use super::streams::{self, StreamRead};
-use super::{Config, Given, views};
+use super::{Config, Given, sinks, views};
 
 /// Reads all declarations of a file. What has a mistake is told and left out.
 pub(super) fn read(
@@ -42,6 +42,10 @@ pub(super) fn read(
         let mut reader = Reader::new(declaration, &document.spots, &mut found);
         let view = views::read_view(&mut reader, declaration, &streams, &mut routes);
         definitions.views.extend(view.map(Arc::new));
+    }
+    for declaration in of(document, Kind::Sink) {
+        let mut reader = Reader::new(declaration, &document.spots, &mut found);
+        config.sinks.extend(sinks::read_sink(&mut reader, declaration, broker));
     }
     routes.check(&document.spots, &mut found);
     document.tell(found, problems);
