@@ -3,9 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use consort_cluster::Role;
+use consort_cluster::worker::Resume;
 use consort_feeds::{FeedsPart, Outlet, SinkKind, Timing, UnknownSink, Unopened};
 use consort_kernel::{Name, Publisher};
 use consort_server::feeds::{Catalog, FeedName};
+use consort_server::{Resolved, Resolver, Resolving};
+use futures::FutureExt as _;
 
 use crate::config::{Config, SecretUrl};
 use crate::ground::Ground;
@@ -56,6 +60,18 @@ impl Delivering {
         let part = FeedsPart::new(&outlets, feeds.iter().map(|feed| feed.feed.clone()), options)?;
         let sinks = config.sinks.iter().map(|sink| sink.name.clone()).collect();
         Ok(Delivering { part: Arc::new(part), catalog: Catalog::new(feeds), sinks })
+    }
+}
+
+/// Resolves `deliver:SINK/SHARD`.
+#[derive(Debug)]
+pub(crate) struct SinkResolver(pub(crate) Arc<FeedsPart>);
+
+impl Resolver for SinkResolver {
+    fn resolve(&self, role: &Role, from: Resume) -> Option<Resolving> {
+        let resolving = self.0.resolve(role, from)?;
+        // A cursor has no eras: it was moved, and that is all.
+        Some(resolving.map(|begun| begun.map(|offset| Resolved { era: 0, offset })).boxed())
     }
 }
 

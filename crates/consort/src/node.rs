@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::config::{Config, Durability, EngineConfig, Gate, HttpConfig, SecretUrl};
-use crate::delivering::{Delivering, DeliveryError};
+use crate::delivering::{Delivering, DeliveryError, SinkResolver};
 use crate::doors::Doors;
 use crate::ground::Ground;
 use crate::identity;
@@ -79,6 +79,7 @@ impl Node {
         parts.push(Arc::new(StreamsPart::new(&definitions, ground.for_streams(inlets))));
         let delivering = Delivering::open(&config, &ground, engine.sole).await?;
         parts.push(Arc::clone(&delivering.part) as Arc<dyn Part>);
+        ground.resolvers.add(Arc::new(SinkResolver(Arc::clone(&delivering.part))));
         // Behind those of the parts, which know their pipelines.
         let (log, store) = (Arc::clone(&engine.log), Arc::clone(&engine.store));
         ground.resolvers.add(Arc::new(PartitionResolver { log, store }));

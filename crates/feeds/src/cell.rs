@@ -36,6 +36,8 @@ pub(crate) struct Stand {
     last: Option<(u64, String)>,
     /// Who may have a request under way. None after a hand-over in good order.
     pub(crate) holder: Option<Holder>,
+    /// How often one that was replaced had rows delivered again.
+    again: u64,
 }
 
 impl Stand {
@@ -46,9 +48,16 @@ impl Stand {
         Cursor { next: self.next, last }
     }
 
-    pub(crate) fn at(cursor: &Cursor, holder: Option<Holder>) -> Stand {
+    /// The same holder at another place.
+    pub(crate) fn moved_to(&self, cursor: &Cursor) -> Stand {
         let last = cursor.last.map(|(number, digest)| (number, digest.to_string()));
-        Stand { next: cursor.next, last, holder }
+        Stand { next: cursor.next, last, ..self.clone() }
+    }
+
+    /// The same holder, who is to deliver again what follows `cursor`, or what it was to deliver anyway.
+    pub(crate) fn given_back(&self, cursor: &Cursor) -> Stand {
+        let back = if cursor.next < self.next { self.moved_to(cursor) } else { self.clone() };
+        Stand { again: self.again + 1, ..back }
     }
 
     /// The same place, with another holder.
@@ -157,16 +166,27 @@ mod tests {
     #[test]
     fn version_1_is_read_in_every_release() {
         let cursor = Cursor::behind(6, Digest::of(b"consort"));
-        let stand = Stand::at(&cursor, Some(Holder { process: 1, tenure: 2 }));
+        let holder = Some(Holder { process: 1, tenure: 2 });
+        let stand = Stand::default().held_by(holder).moved_to(&cursor);
         let stored = concat!(
             "\x01{\"next\":7,\"last\":[6,\"1dd4cbee4c74cb5fef1a4d839c22feef\"],",
-            "\"holder\":{\"process\":1,\"tenure\":2}}"
+            "\"holder\":{\"process\":1,\"tenure\":2},\"again\":0}"
         );
         assert_eq!(format::encode(&stand), stored);
         assert_eq!(format::decode(stored.as_bytes()), Ok(stand.clone()));
         assert_eq!((stand.cursor(), stand.needs()), (cursor, 6));
         let fresh = Stand::default();
         assert_eq!((fresh.cursor(), fresh.needs()), (Cursor::START, 0));
-        assert_eq!(&format::encode(&fresh)[..], b"\x01{\"next\":0,\"last\":null,\"holder\":null}");
+        let stored = "\x01{\"next\":0,\"last\":null,\"holder\":null,\"again\":0}";
+        assert_eq!(format::encode(&fresh), stored);
+    }
+
+    #[test]
+    fn what_is_given_back_always_changes_the_cell_and_never_moves_it_forward() {
+        let at = |next| Stand::default().moved_to(&Cursor::at(next));
+        for (now, back, next) in [(9, 5, 5), (5, 5, 5), (3, 5, 3)] {
+            let given = at(now).given_back(&Cursor::at(back));
+            assert_eq!((given.next, given.again), (next, 1));
+        }
     }
 }

@@ -19,6 +19,8 @@
 //!
 //! What is left is a request that outlives its process on the network for longer than the wait.
 
+mod alarm;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -31,11 +33,11 @@ use consort_kernel::{
 
 use crate::backoff;
 use crate::bisect::Bisect;
-use crate::cell::{Changed, CursorCell, Found, Holder, Stand};
+use crate::cell::{Changed, CursorCell, Found, Holder};
 use crate::feed;
 use crate::figures::SinkFigures;
 use crate::parked::Parked;
-use crate::part::Timing;
+use crate::part::{Timing, deliverer_role};
 use crate::says::Says;
 use crate::shown::row_json;
 use crate::sink::{Delivery, Failed, Sink};
@@ -46,15 +48,8 @@ const BATCH: Most = Most { entries: 1_000, bytes: 1 << 20 };
 /// How long it waits for rows before it looks at its cell again, where somebody may have moved it back.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// How often what waits is counted while there is much of it.
-const COUNT_EVERY: Duration = Duration::from_secs(30);
-
-/// More rows of one feed and shard than this waiting for a sink are an alarm: feeds are never trimmed past a
-/// sink, and the store fills.
-const HELD_ROWS: u64 = 100_000;
-
-/// As are rows that wait for longer than this.
-const HELD_FOR: Duration = Duration::from_secs(600);
+/// Which of the failures in a row are logged.
+const TELL_EVERY: u32 = 20;
 
 /// How often a deliverer that was replaced tries to give back what it sent. With the longest pauses between
 /// them, these take longer than any engine is away.
@@ -179,8 +174,11 @@ impl Lane {
             Hindrance::Trouble { reason, after } => {
                 self.figures.note_retry();
                 let pause = backoff::wait(failures, self.entropy.next(), after);
-                tracing::warn!(sink = %sink_name, %feed, %shard, failures, ?pause,
-                    "rows are not delivered, and will be tried again: {reason}");
+                // Once, and from time to time: a sink that is away for long has been told of.
+                if failures % TELL_EVERY == 1 {
+                    tracing::warn!(sink = %sink_name, %feed, %shard, failures,
+                        "rows are not delivered, and will be tried again: {reason}");
+                }
                 self.says
                     .trouble(feed, Some(format!("{sink_name} does not take {feed}: {reason}")));
                 pause
@@ -188,7 +186,8 @@ impl Lane {
             Hindrance::Loss(reason) => {
                 let reason = format!(
                     "{feed} of {shard} cannot be delivered to {sink_name}: {reason}; rows were lost before \
-                     they were delivered. Once it is clear which, `consort resolve` says where to go on"
+                     they were delivered. `consort resolve {}` goes on, from where it is told",
+                    deliverer_role(sink_name, *shard)
                 );
                 if self.says.stopped(feed, Some(reason.clone())) {
                     tracing::error!("{reason}");
@@ -301,7 +300,7 @@ impl Lane {
         let Some(last) = settled.checked_sub(1).map(|at| &entries[at]) else {
             return Attempted { found: Some(claimed), settled: 0, hindrance };
         };
-        let stand = Stand::at(&last.cursor(), Some(self.me));
+        let stand = claimed.stand.moved_to(&last.cursor());
         match self.cell.change(&claimed, stand, &notes).await {
             Ok(Changed::Done(found)) => {
                 self.figures.note(settled - notes.len(), notes.len());
@@ -393,20 +392,17 @@ impl Lane {
     }
 
     /// Moves the cursor back to `from`, or to the oldest row there is. False if it was changed meanwhile.
+    ///
+    /// The cell is changed even if the cursor has not come further yet: the successor may have its own request
+    /// answered, with ours arriving behind it, and be about to move the cursor. It is refused then, and
+    /// delivers again.
     async fn move_back(&self, from: &Cursor) -> Result<bool, String> {
         let now = self.cell.read().await?;
-        if now.stand.next <= from.next {
-            return Ok(true);
-        }
         let first = feed::first(&*self.store, self.shard, &self.feed).await;
         let first = first.map_err(|error| error.to_string())?;
         let oldest = from.last.map_or(from.next, |(number, _)| number);
         let from = if oldest < first { Cursor::at(first) } else { *from };
-        if now.stand.next <= from.next {
-            return Ok(true);
-        }
-        let stand = Stand::at(&from, now.stand.holder);
-        let changed = self.cell.change(&now, stand, &[]).await?;
+        let changed = self.cell.change(&now, now.stand.given_back(&from), &[]).await?;
         Ok(matches!(changed, Changed::Done(_)))
     }
 
@@ -424,36 +420,4 @@ impl Lane {
             tracing::debug!(sink = %self.sink_name, feed = %self.feed, "not released: {reason}");
         }
     }
-
-    /// Counts what waits, from time to time, and raises or ends the alarm.
-    async fn count(&self, counted: &mut Option<Duration>, found: Option<&Found>) {
-        let now = self.runtime.elapsed();
-        if counted.is_some_and(|last| now.saturating_sub(last) < COUNT_EVERY) {
-            return;
-        }
-        let Some(next) = found.map(|found| found.stand.next) else { return };
-        let Ok(end) = feed::end(&*self.store, self.shard, &self.feed, next).await else { return };
-        *counted = Some(now);
-        let rows = end.saturating_sub(next);
-        let age = self.says.since(&self.feed).map(|since| now.saturating_sub(since));
-        let age = age.unwrap_or_default();
-        let alarming = is_alarming(rows, age);
-        self.figures.note_held(&self.feed, self.shard, rows, alarming);
-        let Lane { sink_name, feed, shard, .. } = self;
-        let alarm = alarming.then(|| {
-            format!(
-                "{sink_name} holds {rows} rows of {feed}, the oldest for {}s: they stay in the store until \
-                 it takes them; mend the sink, or take it out of the config",
-                age.as_secs()
-            )
-        });
-        if let Some(alarm) = &alarm {
-            tracing::error!(%shard, "{alarm}");
-        }
-        self.says.alarm(feed, alarm);
-    }
-}
-
-fn is_alarming(rows: u64, age: Duration) -> bool {
-    rows > HELD_ROWS || (rows > 0 && age > HELD_FOR)
 }

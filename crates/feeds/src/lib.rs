@@ -19,6 +19,7 @@ pub mod names;
 mod outlet;
 pub mod parked;
 mod part;
+mod resolve;
 mod says;
 mod secret;
 mod shown;

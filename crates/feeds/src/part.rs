@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use consort_cluster::worker::{ResolveError, Resume};
 use consort_cluster::{Ended, Part, Role, Runtime, Tenure};
 use consort_kernel::{Entropy, Name, Publisher, Shard, Store};
 use futures::FutureExt as _;
@@ -15,6 +16,7 @@ use crate::deliverer::Lane;
 use crate::figures::{Figures, SinkFigures};
 use crate::names;
 use crate::outlet::Outlet;
+use crate::resolve::Decision;
 use crate::says::Says;
 use crate::sink::{Sink, Unopened, open};
 use crate::trimmer::{PARKED_KEPT, ROWS_KEPT, Trimmer};
@@ -124,6 +126,33 @@ impl FeedsPart {
         self.figures.clone()
     }
 
+    /// Has a deliverer that stopped go on at `from`: tells the row that it begins with. `None` if it is no
+    /// role of this part's.
+    pub fn resolve(
+        &self,
+        role: &Role,
+        from: Resume,
+    ) -> Option<BoxFuture<'static, Result<u64, ResolveError>>> {
+        let (outlet, shard) = self.deliverer(role)?;
+        let decision = Decision {
+            store: Arc::clone(&self.options.store),
+            runtime: Arc::clone(&self.options.runtime),
+            role: role.clone(),
+            sink: outlet.name.clone(),
+            shard,
+            feeds: outlet.feeds.clone(),
+        };
+        Some(decision.carry_out(from).boxed())
+    }
+
+    /// The outlet and shard that a role delivers.
+    fn deliverer(&self, role: &Role) -> Option<(&Open, Shard)> {
+        let (sink, shard) = role.name().rsplit_once('/').filter(|_| role.kind() == DELIVER)?;
+        let outlet = self.outlets.iter().find(|outlet| outlet.name.as_str() == sink)?;
+        let shard = shard.parse().ok().filter(|shard| *shard < self.options.store.shards())?;
+        Some((outlet, Shard(shard)))
+    }
+
     fn deliver(&self, outlet: &Open, shard: Shard, tenure: Tenure) -> BoxFuture<'static, Ended> {
         let says = Says::new(tenure.clone());
         let Options { store, runtime, entropy, sole, timing, .. } = &self.options;
@@ -204,13 +233,7 @@ impl Part for FeedsPart {
         if let Some(trimmer) = trimmer {
             return trimmer.run(tenure).boxed();
         }
-        let named = role.name().rsplit_once('/').filter(|_| role.kind() == DELIVER);
-        let outlet = named.and_then(|(sink, shard)| {
-            let outlet = self.outlets.iter().find(|outlet| outlet.name.as_str() == sink)?;
-            let shard = shard.parse().ok().filter(|shard| *shard < self.options.store.shards())?;
-            Some((outlet, Shard(shard)))
-        });
-        match outlet {
+        match self.deliverer(&role) {
             Some((outlet, shard)) => self.deliver(outlet, shard, tenure),
             None => async move {
                 Ended::Yielded { reason: format!("this node does not know the work of {role}") }

@@ -113,7 +113,7 @@ mod tests {
 
         async fn deliver(&self, sink: &str, last: u64) {
             let cursor = Cursor::behind(last, Digest::of(b"x"));
-            let value = format::encode(&Stand::at(&cursor, None));
+            let value = format::encode(&Stand::default().moved_to(&cursor));
             let key = names::cursor(&sink.parse().unwrap(), &self.feed);
             let put = Operation::Put { key, value };
             self.store.commit(SHARD, Commit::of([put])).await.unwrap();

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use consort_feeds::{FeedsPart, Sink};
+use consort_cluster::worker::{ResolveError, Resume};
+use consort_feeds::{FeedsPart, Sink, deliverer_role};
 use consort_kernel::{Commit, Note, Operation};
 use consort_testbed::eventually;
 
@@ -95,6 +96,16 @@ async fn a_sink_that_comes_late_begins_with_the_oldest_row_that_is_kept() {
     let stopped = || async { deliverer.control.gauge().stopped };
     let stopped = eventually("it stops", PATIENCE, stopped).await;
     assert!(stopped.contains("entries before 8 are gone"), "{stopped}");
+    assert!(stopped.contains("`consort resolve deliver:s/0`"), "{stopped}");
     assert_eq!(shelf.all(), ["a:4", "a:5"]);
+    // An operator decides.
+    let role = deliverer_role(&name("s"), SHARD);
+    let resolve = |from| deliverer.part.resolve(&role, from).unwrap();
+    assert_eq!(resolve(Resume::First).await, Ok(8));
+    assert!(matches!(resolve(Resume::First).await, Err(ResolveError::Failed(_))), "it is at work");
+    eventually("it goes on", PATIENCE, || async { shelf.all() == ["a:4", "a:5", "a:9"] }).await;
+    let told = || async { deliverer.control.gauge().stopped.is_none() };
+    eventually("nothing is told any more", PATIENCE, told).await;
+    assert!(deliverer.part.resolve(&"worker:s/0".parse().unwrap(), Resume::First).is_none());
     deliverer.end().await;
 }

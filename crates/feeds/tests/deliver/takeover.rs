@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use consort_feeds::{Delivery, Failed, Options, Sink, Timing};
+use consort_kernel::{Cell, Key, Kind, Value};
 use consort_testbed::eventually;
 use tokio::sync::Semaphore;
 
-use crate::bed::{Bed, PATIENCE, Shelf, row};
+use crate::bed::{Bed, PATIENCE, SHARD, Shelf, row};
 
 /// The shelf behind a way on which requests stand still until they are let through.
 #[derive(Debug)]
@@ -57,6 +58,53 @@ async fn a_request_of_a_stopped_deliverer_that_arrives_late_is_made_good() {
     // Now the first one's request arrives, and puts the old revision over the new one.
     stopped.pass.add_permits(1);
     eventually("the late one arrives", PATIENCE, || async { shelf.all().len() >= 3 }).await;
+    let again = || async { shelf.all() == ["a:1", "a:2", "a:1", "a:1", "a:2"] };
+    eventually("all is delivered again", PATIENCE, again).await;
+    assert_eq!(shelf.last.lock()["a"], 2);
+    second.end().await;
+}
+
+/// Keeps what comes at once, and answers when it is let.
+#[derive(Debug)]
+struct Silent {
+    shelf: Arc<Shelf>,
+    answer: Semaphore,
+}
+
+#[async_trait]
+impl Sink for Silent {
+    async fn deliver(&self, rows: &[Delivery]) -> Result<(), Failed> {
+        let taken = self.shelf.take(rows);
+        self.answer.acquire().await.unwrap().forget();
+        taken
+    }
+}
+
+/// As before, but the second has not moved its cursor yet when the late request arrives.
+#[tokio::test]
+async fn a_late_request_is_made_good_although_its_successor_is_still_being_answered() {
+    let bed = Bed::new();
+    let shelf = Arc::new(Shelf::default());
+    bed.emit([row("v", "a", "1", 1)]).await;
+    let stopped = slow(&shelf);
+    let first = bed.deliver(stopped.clone(), timing(bed.options(), PATIENCE));
+    stopped.arrived.acquire().await.unwrap().forget();
+    first.drop_work();
+    bed.emit([row("v", "a", "2", 2)]).await;
+
+    let silent = Arc::new(Silent { shelf: Arc::clone(&shelf), answer: Semaphore::new(0) });
+    let second = bed.deliver(silent.clone(), timing(bed.options(), Duration::from_secs(2)));
+    eventually("the second delivers all", PATIENCE, || async { shelf.all() == ["a:1", "a:2"] })
+        .await;
+    stopped.pass.add_permits(1);
+    let given_back = || async {
+        let key = Key::from(["feeds", "cursor", "s", "rows.v"]);
+        let cell = bed.store.get(SHARD, &[Cell::new(Kind::Bytes, key)]).await.unwrap();
+        let again = b"\"again\":1";
+        matches!(&cell[0], Some(Value::Bytes(cell)) if cell.windows(9).any(|part| part == again))
+    };
+    eventually("the first gives back what it sent", PATIENCE, given_back).await;
+    silent.answer.add_permits(9);
     let again = || async { shelf.all() == ["a:1", "a:2", "a:1", "a:1", "a:2"] };
     eventually("all is delivered again", PATIENCE, again).await;
     assert_eq!(shelf.last.lock()["a"], 2);
