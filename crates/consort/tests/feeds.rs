@@ -9,7 +9,10 @@ use consort::config::{ConfigFile, Sources};
 use consort::{Config, Node};
 use consort_kernel::row::Group;
 use consort_kernel::{Commit, Moment, Note, Operation, Row, Shard, Store};
-use consort_testbed::eventually;
+use consort_testbed::{RabbitServer, eventually};
+use lapin::options::{BasicGetOptions, QueueDeclareOptions};
+use lapin::types::FieldTable;
+use lapin::{Connection, ConnectionProperties};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -24,6 +27,22 @@ fn row(value: &str, revision: u64) -> Row {
 async fn emit(store: &dyn Store, row: Row) {
     let note = Note { feed: "rows.v".parse().unwrap(), entry: row.encode() };
     store.commit(Shard(3), Commit::of([Operation::Append(note)])).await.unwrap();
+}
+
+/// A node whose view `v` goes to the sink `f`, which is declared.
+async fn start(sink: &str) -> (Node, Arc<dyn Store>) {
+    let text = format!("[http]\nlisten = \"127.0.0.1:0\"\n[engine]\nurl = \"memory:\"\n{sink}");
+    let file = Some(ConfigFile { name: "test".into(), text });
+    let config = Config::resolve(&Sources { file, ..Sources::default() });
+    let mut config = config.unwrap_or_else(|problems| panic!("{problems}"));
+    config.rows.insert("v".into(), vec!["f".into()]);
+    let mut store: Option<Arc<dyn Store>> = None;
+    let starting = Node::start_with(config, |ground| {
+        store = Some(Arc::clone(&ground.store));
+        Vec::new()
+    });
+    let node = starting.await.expect("a node");
+    (node, store.expect("a store"))
 }
 
 /// Head and body of an answer, or what there is of it when `words` have come.
@@ -50,21 +69,11 @@ async fn get(address: SocketAddr, path: &str, accept: &str, words: &str) -> (Tcp
 async fn rows_go_to_the_sink_and_to_subscribers() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("rows");
-    let text = format!(
-        "[http]\nlisten = \"127.0.0.1:0\"\n[engine]\nurl = \"memory:\"\n\
-         [sink.f]\nkind = \"file\"\nformat = \"line\"\npath = {:?}\n",
+    let (node, store) = start(&format!(
+        "[sink.f]\nkind = \"file\"\nformat = \"line\"\npath = {:?}\n",
         file.to_str().unwrap()
-    );
-    let sources =
-        Sources { file: Some(ConfigFile { name: "test".into(), text }), ..Sources::default() };
-    let mut config = Config::resolve(&sources).unwrap_or_else(|problems| panic!("{problems}"));
-    config.rows.insert("v".into(), vec!["f".into()]);
-    let mut store: Option<Arc<dyn Store>> = None;
-    let node = Node::start_with(config, |ground| {
-        store = Some(Arc::clone(&ground.store));
-        Vec::new()
-    });
-    let (node, store) = (node.await.expect("a node"), store.unwrap());
+    ))
+    .await;
     let address = node.address();
 
     emit(&*store, row("2", 1)).await;
@@ -76,7 +85,7 @@ async fn rows_go_to_the_sink_and_to_subscribers() {
     let (subscriber, seen) = get(address, "/feeds/views/v", events, "\"revision\":1}\n\n").await;
     assert!(seen.contains("\ndata: {\"view\":\"v\","), "{seen}");
 
-    // A group by null and a value of null: line protocol cannot say it.
+    // Line protocol cannot say that there is no value.
     emit(&*store, row("null", 1)).await;
     let parked = || async {
         let (_, parked) = get(address, "/sinks/f/parked", "*/*", "\"sink\":\"f\"}").await;
@@ -93,4 +102,35 @@ async fn rows_go_to_the_sink_and_to_subscribers() {
     let drained = tokio::time::timeout(PATIENCE, node.stop()).await.expect("it stops");
     assert_eq!(drained.unfinished, 0, "the subscriber was let go");
     drop(subscriber);
+}
+
+#[tokio::test]
+async fn rows_are_published_to_a_broker() {
+    let broker = RabbitServer::shared().await;
+    let connection = Connection::connect(&broker.url(), ConnectionProperties::default()).await;
+    let channel =
+        connection.as_ref().expect("the broker").create_channel().await.expect("a channel");
+    let queue = format!("rows-{:016x}", rand::random::<u64>());
+    let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
+    let declaring = channel.queue_declare(queue.as_str().into(), options, FieldTable::default());
+    declaring.await.expect("the queue is declared");
+    let (node, store) = start(&format!(
+        "[sink.f]\nkind = \"amqp\"\nurl = {:?}\nrouting_key = {queue:?}\n",
+        broker.url()
+    ))
+    .await;
+    emit(&*store, row("2", 1)).await;
+    emit(&*store, row("3", 2)).await;
+    let mut bodies = Vec::new();
+    while bodies.len() < 2 {
+        let get = || async {
+            let options = BasicGetOptions { no_ack: true };
+            channel.basic_get(queue.as_str().into(), options).await.expect("the queue")
+        };
+        let got = eventually("a row is published", PATIENCE, get).await;
+        bodies.push(String::from_utf8(got.delivery.data.clone()).expect("text"));
+    }
+    assert!(bodies[0].ends_with("\"value\":2,\"revision\":1}"), "{bodies:?}");
+    assert!(bodies[1].ends_with("\"value\":3,\"revision\":2}"), "{bodies:?}");
+    node.stop().await;
 }

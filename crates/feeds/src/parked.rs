@@ -88,9 +88,8 @@ mod tests {
     fn version_1_is_read_in_every_release() {
         let feed = Name::new("rows.v").unwrap();
         let parked = Parked::new(&feed, 7, "no", Some("{\"view\":\"v\"}".into()));
-        let stored = concat!(
-            "\x01{\"feed\":\"rows.v\",\"number\":7,\"reason\":\"no\",\"row\":{\"view\":\"v\"}}"
-        );
+        let stored =
+            "\x01{\"feed\":\"rows.v\",\"number\":7,\"reason\":\"no\",\"row\":{\"view\":\"v\"}}";
         assert_eq!(parked.encode(), stored);
         let read: Parked = format::decode(stored.as_bytes()).unwrap();
         assert_eq!((read.feed.as_str(), read.number, read.row.is_some()), ("rows.v", 7, true));

@@ -61,9 +61,13 @@ mod tests {
 
     #[test]
     fn values_and_groups_are_written_in_their_form() {
-        let product = [("event_type", "\"http-5xx\""), ("product", "\"productA\"")];
-        let cases: [(&[(&str, &str)], &str, &str); 8] = [
-            (&product, "2", "v,event_type=http-5xx,product=productA value=2"),
+        type Fields = &'static [(&'static str, &'static str)];
+        let cases: [(Fields, &str, &str); 8] = [
+            (
+                &[("event_type", "\"http-5xx\""), ("product", "\"productA\"")],
+                "2",
+                "v,event_type=http-5xx,product=productA value=2",
+            ),
             (&[("a", "7"), ("b", "true")], "1.50", "v,a=7,b=true value=1.5"),
             (&[("a", "\"x y,z=1\"")], "true", "v,a=x\\ y\\,z\\=1 value=true"),
             (&[("a", "\"\""), ("b", "null"), ("c", "\"é\"")], "1", "v,c=é value=1"),

@@ -242,7 +242,7 @@ mod tests {
         assert!(waits.iter().all(|wait| *wait < most * 2));
         for quarter in 0..4 {
             let part = most / 4 * quarter..most / 4 * (quarter + 1);
-            let within = waits.iter().filter(|wait| part.contains(wait)).count();
+            let within = waits.iter().filter(|wait| part.contains(*wait)).count();
             assert!(within > waits.len() / 10, "quarter {quarter}: {within}");
         }
     }
