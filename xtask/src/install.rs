@@ -14,6 +14,7 @@ type Programs = &'static [(&'static str, &'static str)];
 const SERVERS: Programs = &[
     ("redis-server", "redis-server"),
     ("rabbitmq-server", "rabbitmq-server"),
+    ("influxd", "influxdb"),
     // The README's own examples use it.
     ("curl", "curl"),
 ];

@@ -14,6 +14,9 @@ pub const GONE_WITHIN: Duration = Duration::from_secs(60);
 /// How long nothing may lag before a node less is wanted, and then again for the next.
 pub const CALM_FOR: Duration = Duration::from_secs(300);
 
+/// The kind of the roles that fold partitions.
+const WORKER: &str = "worker";
+
 /// What was seen so far.
 #[derive(Clone, Debug, Default)]
 pub struct Scale {
@@ -27,7 +30,9 @@ impl Scale {
     /// The number of nodes wanted, by what `status` shows now and what it showed before.
     pub fn wanted(&mut self, status: &ClusterStatus) -> usize {
         let live = status.nodes.iter().filter(|node| node.live && !node.draining).count();
-        let lags = status.roles.iter().filter_map(|role| role.lag);
+        // Only partitions: more nodes do not make the sink of a deliverer any faster.
+        let workers = status.roles.iter().filter(|role| role.role.kind() == WORKER);
+        let lags = workers.filter_map(|role| role.lag);
         let lagging: Vec<u64> = lags.filter(|&lag| Duration::from_millis(lag) >= LAGGING).collect();
         let sum: u64 = lagging.iter().sum();
         let before = self.last.replace((status.now, sum));

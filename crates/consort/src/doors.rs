@@ -1,28 +1,32 @@
-//! The ways in and out of a node's streams and views: HTTP, and datagrams in.
+//! The ways in and out of a node's streams, views and feeds: HTTP, and datagrams in.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use consort_server::axum::Router;
+use consort_server::feeds::{self, Feeds};
 use consort_server::streams::{self, Streams};
 use consort_server::udp;
 use consort_server::views::{self, Paths, Views};
 use consort_server::{Cluster, GateKind, Metrics};
 use consort_views::Definitions;
 
+use crate::delivering::Delivering;
 use crate::ground::Ground;
 
-/// Streams in, views out.
+/// Streams in, views and rows out.
 #[derive(Debug)]
 pub(crate) struct Doors {
     streams: Streams,
     views: Views,
+    feeds: Feeds,
 }
 
 impl Doors {
     pub(crate) fn new(
         definitions: &Arc<Definitions>,
         gates: BTreeMap<String, GateKind>,
+        delivering: Delivering,
         ground: &Ground,
         cluster: &Cluster,
         metrics: &mut Metrics,
@@ -42,7 +46,21 @@ impl Doors {
             streams: streams.clone(),
             metrics,
         });
-        Doors { streams, views }
+        let Delivering { part, catalog, sinks } = delivering;
+        let feeds = Feeds::new(feeds::Options {
+            catalog,
+            sinks,
+            figures: part.figures(),
+            store: Arc::clone(&ground.store),
+            runtime: Arc::clone(&ground.runtime),
+            metrics,
+        });
+        Doors { streams, views, feeds }
+    }
+
+    /// The feeds, whose subscribers have to go before the server can end.
+    pub(crate) fn feeds(&self) -> Feeds {
+        self.feeds.clone()
     }
 
     /// The sockets for datagrams, open and not yet read.
@@ -58,6 +76,7 @@ impl Doors {
 
     pub(crate) fn routes(&self) -> Router {
         let mut paths = Paths::default();
-        self.streams.routes(&mut paths).merge(self.views.routes(&mut paths))
+        let routes = self.streams.routes(&mut paths).merge(self.views.routes(&mut paths));
+        routes.merge(self.feeds.routes())
     }
 }

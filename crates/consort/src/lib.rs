@@ -20,6 +20,7 @@
 //! ```
 
 pub mod config;
+mod delivering;
 mod doors;
 mod ground;
 mod identity;
@@ -28,5 +29,6 @@ mod partition;
 pub mod relay;
 
 pub use config::Config;
+pub use delivering::DeliveryError;
 pub use ground::Ground;
 pub use node::{Node, StartError};

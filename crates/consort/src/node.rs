@@ -9,6 +9,7 @@ use consort_cluster::{ClusterNode, JoinError, Left, Part, Roster, Scale};
 use consort_engines::Engine;
 use consort_kernel::{Inlet, Poison};
 use consort_server::axum::Router;
+use consort_server::feeds::Feeds;
 use consort_server::udp::{self, Receiving};
 use consort_server::{
     BindError, Cluster, Drained, GateKind, Handle, Limits, Metrics, Probe, Server, Wanted,
@@ -19,6 +20,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::config::{Config, Durability, EngineConfig, Gate, HttpConfig, SecretUrl, UdpSource};
+use crate::delivering::{Delivering, DeliveryError, SinkResolver};
 use crate::doors::Doors;
 use crate::ground::Ground;
 use crate::identity;
@@ -37,6 +39,7 @@ pub struct Node {
     http: Http,
     udp: BTreeMap<String, SocketAddr>,
     receiving: Receiving,
+    feeds: Feeds,
     poison: Poison,
     cluster: ClusterNode,
 }
@@ -52,6 +55,8 @@ pub enum StartError {
     Udp(#[from] udp::BindError),
     #[error(transparent)]
     Definitions(#[from] DefinitionsError),
+    #[error(transparent)]
+    Delivery(#[from] DeliveryError),
     #[error("the node could not join the cluster: {0}")]
     Join(#[from] JoinError),
 }
@@ -77,6 +82,9 @@ impl Node {
         let mut parts = parts(&ground);
         let inlets = inlets(&config).await?;
         parts.push(Arc::new(StreamsPart::new(&definitions, ground.for_streams(inlets))));
+        let delivering = Delivering::open(&config, &ground, engine.sole).await?;
+        parts.push(Arc::clone(&delivering.part) as Arc<dyn Part>);
+        ground.resolvers.add(Arc::new(SinkResolver(Arc::clone(&delivering.part))));
         // Behind those of the parts, which know their pipelines.
         let (log, store) = (Arc::clone(&engine.log), Arc::clone(&engine.store));
         ground.resolvers.add(Arc::new(PartitionResolver { log, store }));
@@ -86,7 +94,8 @@ impl Node {
         metrics
             .describe_engine(config.engine.broker.as_ref().map_or(store, SecretUrl::scheme), store);
         let cluster = Cluster::new(wanted(), ground.resolvers.clone(), &mut metrics);
-        let doors = Doors::new(&definitions, gates(&config), &ground, &cluster, &mut metrics);
+        let doors =
+            Doors::new(&definitions, gates(&config), delivering, &ground, &cluster, &mut metrics);
         let bound = doors.open_udp(datagrams(&config), &ground, &mut metrics)?;
         let udp = bound.addresses();
         let routes = cluster.routes().merge(doors.routes());
@@ -116,7 +125,8 @@ impl Node {
                 };
                 report.extend(udp.iter().map(listens));
                 let receiving = bound.run();
-                Ok(Node { id, report, http, udp, receiving, poison, cluster: member })
+                let feeds = doors.feeds();
+                Ok(Node { id, report, http, udp, receiving, feeds, poison, cluster: member })
             }
             Err(error) => {
                 http.stop().await;
@@ -164,7 +174,7 @@ impl Node {
     /// the cluster, still answering requests; then stops accepting, finishes the running requests within a
     /// bound, and closes.
     pub async fn stop(self) -> Drained {
-        let Node { cluster, http, receiving, poison, .. } = self;
+        let Node { cluster, http, receiving, feeds, poison, .. } = self;
         tokio::select! {
             () = receiving.stop() => {}
             // Nothing can be appended to an engine that failed.
@@ -176,6 +186,7 @@ impl Node {
             // Nothing can be released through an engine that failed; leases lapse.
             _ = poison.wait() => {}
         }
+        feeds.close();
         http.stop().await
     }
 }

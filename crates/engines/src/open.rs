@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use consort_kernel::{Clock, Inlet, Log, Poison, Store, SystemClock, memory};
+use consort_kernel::{Clock, Inlet, Log, Poison, Publisher, Store, SystemClock, memory};
 
 use crate::address::printable;
 use crate::embedded::{self, Durability, FolderError};
 use crate::layout;
-use crate::rabbitmq::{RabbitInlet, RabbitLog};
+use crate::rabbitmq::{RabbitInlet, RabbitLog, RabbitPublisher};
 use crate::redis;
 
 /// What to open, and how.
@@ -144,6 +144,30 @@ pub async fn open_inlet(
             reason: "messages are taken from RabbitMQ: write amqp://USER:PASSWORD@HOST:PORT/VHOST \
                      or amqps://…"
                 .into(),
+        }),
+    }
+}
+
+/// The way to an exchange of somebody else, at `amqp://…` or `amqps://…`; the empty exchange leads to the queue
+/// that `routing_key` names. `tls_ca` is as with [`open_inlet`].
+///
+/// It reads the address and the file and does not connect: the first publication does.
+pub async fn open_publisher(
+    url: &str,
+    exchange: &str,
+    routing_key: &str,
+    tls_ca: Option<&Path>,
+) -> Result<Arc<dyn Publisher>, OpenError> {
+    match url.split(':').next().unwrap_or_default() {
+        "amqp" | "amqps" => {
+            Ok(Arc::new(RabbitPublisher::open(url, exchange, routing_key, tls_ca).await?))
+        }
+        _ => Err(OpenError::Unusable {
+            address: printable(url),
+            reason:
+                "messages are published to RabbitMQ: write amqp://USER:PASSWORD@HOST:PORT/VHOST \
+                     or amqps://…"
+                    .into(),
         }),
     }
 }

@@ -1,6 +1,6 @@
 //! The ground everything stands on: the two contracts [`Log`] and [`Store`], and the few things both
-//! are made of — keys, frames, digests, cursors, clocks and errors. A third, [`Inlet`], is for queues of
-//! others that streams are filled from.
+//! are made of — keys, frames, digests, cursors, clocks and errors. [`Inlet`] is for
+//! queues of others that streams are filled from, [`Publisher`] for brokers of others that are told.
 //!
 //! It names no engine but one: [`memory`], which is the model the others are compared with. Nothing in
 //! this crate does I/O.
@@ -23,6 +23,7 @@ pub mod memory;
 pub mod moment;
 pub mod name;
 pub mod poison;
+pub mod publisher;
 pub mod row;
 pub mod sketch;
 pub mod store;
@@ -42,6 +43,7 @@ pub use log::{Log, LogEntry, Partition};
 pub use moment::Moment;
 pub use name::{Name, NameError};
 pub use poison::Poison;
+pub use publisher::{Outgoing, Publisher};
 pub use row::{Row, RowError};
 pub use sketch::Sketch;
 pub use store::{FeedEntry, Most, Shard, Store};

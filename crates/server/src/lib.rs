@@ -12,6 +12,7 @@ mod body;
 mod cluster;
 mod connection;
 mod door;
+pub mod feeds;
 mod gate;
 mod health;
 mod limits;

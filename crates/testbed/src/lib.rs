@@ -12,6 +12,7 @@
 
 mod balancer;
 mod eventually;
+mod influx;
 mod ports;
 mod process;
 mod program;
@@ -29,6 +30,7 @@ mod tls;
 
 pub use balancer::Balancer;
 pub use eventually::{Condition, eventually};
+pub use influx::InfluxServer;
 pub use ports::Port;
 pub use process::Process;
 pub use proxy::{Direction, Proxy};

@@ -8,18 +8,31 @@ use std::path::PathBuf;
 ///
 /// If it is not installed, with the words of [`not_installed`].
 pub(crate) fn find(program: &str) -> PathBuf {
+    find_in_package(program, program)
+}
+
+/// The same, of a program whose Debian package has another name.
+///
+/// # Panics
+///
+/// If it is not installed.
+pub(crate) fn find_in_package(program: &str, package: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .chain(["/usr/bin".into(), "/usr/sbin".into()])
         .map(|folder| folder.join(program))
         .find(|candidate| candidate.is_file())
-        .unwrap_or_else(|| panic!("{}", not_installed(program)))
+        .unwrap_or_else(|| panic!("{}", not_installed_as(program, package)))
 }
 
-/// What a developer reads who lacks a server; the Debian package has the program's name.
+/// What a developer reads who lacks a server whose Debian package has the program's name.
 pub(crate) fn not_installed(program: &str) -> String {
+    not_installed_as(program, program)
+}
+
+fn not_installed_as(program: &str, package: &str) -> String {
     format!(
-        "{program} is not installed: run `cargo xtask test`, which installs it, or apt-get install {program}"
+        "{program} is not installed: run `cargo xtask test`, which installs it, or apt-get install {package}"
     )
 }
 

@@ -44,6 +44,9 @@ fn would_run(config: &Config) -> String {
     let declared = &config.definitions;
     let streams = counted(declared.streams.len(), "stream");
     text.push_str(&format!("\n  {streams}, {}", counted(declared.views.len(), "view")));
+    if !config.sinks.is_empty() {
+        text.push_str(&format!(", {}", counted(config.sinks.len(), "sink")));
+    }
     for line in config.declared() {
         text.push_str(&format!("\n  {line}"));
     }

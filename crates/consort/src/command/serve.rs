@@ -39,12 +39,7 @@ async fn serve(config: Config) -> ExitCode {
     let node = match started {
         Ok(node) => node,
         Err(error @ StartError::Engine { .. }) => return fail(ENGINE_FAILED, &error.to_string()),
-        Err(
-            error @ (StartError::Http(_)
-            | StartError::Udp(_)
-            | StartError::Definitions(_)
-            | StartError::Join(_)),
-        ) => return fail(FAILED, &error.to_string()),
+        Err(error) => return fail(FAILED, &error.to_string()),
     };
     for line in node.report() {
         announce(format, line);

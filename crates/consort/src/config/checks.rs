@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use consort_feeds::{SinkConfig, SinkKind};
 use consort_server::Tokens;
 
 use super::problem::{Place, Problem};
@@ -68,8 +69,10 @@ fn authority_needs_tls(config: &Config, given: &Given, problems: &mut Vec<Proble
     }
     let sources = config.streams.values().filter_map(|stream| stream.amqp.as_ref());
     let mut brokers = sources.map(|source| &source.url).chain(&config.engine.broker);
+    let to_sink = |sink: &SinkConfig| matches!(&sink.kind, SinkKind::Amqp(amqp) if amqp.url.reveal().starts_with("amqps:"));
     let over_tls = config.engine.url.scheme().starts_with("rediss")
-        || brokers.any(|broker| broker.scheme() == "amqps");
+        || brokers.any(|broker| broker.scheme() == "amqps")
+        || config.sinks.iter().any(to_sink);
     if !over_tls {
         let message = "'tls_ca' in [engine] has no use: neither 'url' nor 'broker' is over TLS; \
                        begin one with rediss:// or amqps://, or leave out 'tls_ca'";

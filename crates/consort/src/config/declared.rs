@@ -1,4 +1,4 @@
-//! Streams and views as a file declares them: a tree of values with their spans, before anybody knows
+//! Streams, views and sinks as a file declares them: a tree of values with their spans, before anybody knows
 //! what they should be.
 
 use std::fmt;
@@ -8,7 +8,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::read::Raw;
-use super::{streams, views};
+use super::{sinks, streams, views};
 
 /// A value with its span, and what is in it.
 pub(super) struct Node {
@@ -37,9 +37,10 @@ pub(super) struct Entry {
 pub(super) enum Kind {
     Stream,
     View,
+    Sink,
 }
 
-/// `[stream.NAME]` or `[view.NAME]`.
+/// `[stream.NAME]`, `[view.NAME]` or `[sink.NAME]`.
 pub(super) struct Declaration {
     pub(super) kind: Kind,
     pub(super) name: String,
@@ -51,15 +52,18 @@ pub(super) struct Declaration {
 }
 
 impl Kind {
+    pub(super) const ALL: [Kind; 3] = [Kind::Stream, Kind::View, Kind::Sink];
+
     /// The kind whose declarations stand in this table.
     pub(super) fn of(table: &str) -> Option<Kind> {
-        [Kind::Stream, Kind::View].into_iter().find(|kind| kind.table() == table)
+        Kind::ALL.into_iter().find(|kind| kind.table() == table)
     }
 
     pub(super) fn table(self) -> &'static str {
         match self {
             Kind::Stream => "stream",
             Kind::View => "view",
+            Kind::Sink => "sink",
         }
     }
 
@@ -68,13 +72,25 @@ impl Kind {
         match self {
             Kind::Stream => &streams::SETTINGS,
             Kind::View => &views::SETTINGS,
+            Kind::Sink => &sinks::SETTINGS,
         }
     }
 
-    pub(super) fn other(self) -> Kind {
-        match self {
+    /// The kind that takes a setting which this one is easily taken to have.
+    pub(super) fn other_with(self, setting: &str) -> Option<Kind> {
+        let other = match self {
             Kind::Stream => Kind::View,
             Kind::View => Kind::Stream,
+            Kind::Sink => return None,
+        };
+        other.settings().contains(&setting).then_some(other)
+    }
+
+    /// The settings of which nothing may be shown.
+    pub(super) fn hidden(self) -> &'static [&'static str] {
+        match self {
+            Kind::Stream | Kind::View => &["amqp"],
+            Kind::Sink => &sinks::HIDDEN,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! From declarations to the streams and views that the node runs.
+//! From declarations to the streams, views and sinks that the node runs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::problem::Problem;
 use super::reader::Reader;
 use super::routes::Routes;
 use super::streams::{self, Around, StreamRead};
-use super::{Config, Given, udp, uses, views};
+use super::{Config, Given, sinks, udp, uses, views};
 
 /// Reads all declarations of a file. What has a mistake is told and left out.
 pub(super) fn read(
@@ -48,10 +48,20 @@ pub(super) fn read(
         streams.insert(declaration.name.clone(), read);
     }
     let mut definitions = Definitions::default();
+    // Those with a mistake are there, too: it is told once.
+    let sinks: Vec<&str> = of(document, Kind::Sink).map(|sink| sink.name.as_str()).collect();
     for declaration in of(document, Kind::View) {
         let mut reader = Reader::new(declaration, &document.spots, &mut found);
-        let view = views::read_view(&mut reader, declaration, &streams, &mut routes);
+        let around = views::Around { streams: &streams, sinks: &sinks };
+        let view = views::read_view(&mut reader, declaration, &around, &mut routes);
+        if let Some(view) = view.as_ref().filter(|view| view.windows.is_some()) {
+            config.rows.insert(view.name.to_string(), view.sinks.clone());
+        }
         definitions.views.extend(view.map(Arc::new));
+    }
+    for declaration in of(document, Kind::Sink) {
+        let mut reader = Reader::new(declaration, &document.spots, &mut found);
+        config.sinks.extend(sinks::read_sink(&mut reader, declaration, broker));
     }
     routes.check(&document.spots, &mut found);
     document.tell(found, problems);

@@ -15,7 +15,7 @@ use super::{Assignment, ConfigFile, schema};
 pub(super) struct Document<'a> {
     pub(super) spots: Spots<'a>,
     pub(super) assignments: Vec<Assignment>,
-    /// Streams and views, not yet checked.
+    /// Streams, views and sinks, not yet checked.
     pub(super) declarations: Vec<Declaration>,
     /// Lines that are not TOML. What the parser made of them is a guess, and a second message about it
     /// would be noise.
@@ -72,14 +72,15 @@ pub(super) fn read<'a>(file: &'a ConfigFile, problems: &mut Vec<Problem>) -> Doc
     document
 }
 
-/// Lines of streams and views may be shown, but for those with addresses of brokers and with names that
-/// nobody knows.
+/// Lines of streams, views and sinks may be shown, but for those with addresses and secrets, and with names
+/// that nobody knows.
 fn spots<'a>(file: &'a ConfigFile, root: &DeTable<'_>) -> Spots<'a> {
     let (mut harmless, mut other) = (Vec::new(), Vec::new());
     for table in declared::entries(root) {
         let declared::Parts::Table(tables) = &table.value.parts else { continue };
         for table_entry in tables {
-            let settings = match (Kind::of(&table.name), &table_entry.value.parts) {
+            let kind = Kind::of(&table.name);
+            let settings = match (kind, &table_entry.value.parts) {
                 (Some(kind), declared::Parts::Table(settings)) => settings
                     .iter()
                     .map(|entry| (entry, kind.settings().contains(&&*entry.name)))
@@ -87,7 +88,8 @@ fn spots<'a>(file: &'a ConfigFile, root: &DeTable<'_>) -> Spots<'a> {
                 _ => vec![(table_entry, false)],
             };
             for (entry, known) in settings {
-                let known = known && entry.name != "amqp";
+                let hidden = kind.is_some_and(|kind| kind.hidden().contains(&&*entry.name));
+                let known = known && !hidden;
                 declared::spans(entry, if known { &mut harmless } else { &mut other });
             }
         }
@@ -143,7 +145,7 @@ impl Walk<'_> {
             ),
             DeValue::Table(_) => {
                 let tables = schema::TABLES.iter().map(|(table, _)| *table);
-                let hint = nearest(name.get_ref(), tables.chain(["stream", "view"]));
+                let hint = nearest(name.get_ref(), tables.chain(Kind::ALL.map(Kind::table)));
                 let hint = hint.map_or(String::new(), |near| format!("; did you mean [{near}]?"));
                 self.problem(name.span(), format!("unknown table [{}]{hint}", name.get_ref()));
             }

@@ -5,7 +5,7 @@
 //! it. All problems of all sources are collected, each with its place; none of them ever repeats a
 //! secret.
 //!
-//! Streams and views have names of the user's choice, so they are declared in the file alone:
+//! Streams, views and sinks have names of the user's choice, so they are declared in the file alone:
 //! [`document`] finds them, [`definitions`] makes of them what the node runs.
 
 mod checks;
@@ -22,6 +22,7 @@ mod redact;
 pub mod relay;
 mod routes;
 mod schema;
+mod sinks;
 mod spot;
 mod streams;
 mod suggest;
@@ -37,6 +38,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use consort_feeds::{Outlet, SinkConfig, UnknownSink};
 use consort_server::Tokens;
 use consort_server::udp::IpNet;
 use consort_views::Definitions;
@@ -69,6 +71,10 @@ pub struct Config {
     pub definitions: Definitions,
     /// What is this node's matter alone of each stream, by its name.
     pub streams: BTreeMap<String, StreamSettings>,
+    /// Where rows can be delivered to.
+    pub sinks: Vec<SinkConfig>,
+    /// The views that emit rows, each with the names of the sinks that they go to.
+    pub rows: BTreeMap<String, Vec<String>>,
 }
 
 /// What a stream's definition does not say.
@@ -259,6 +265,17 @@ impl Config {
         definitions::read(&mut config, &document, &mut given, &mut problems);
         checks::across(&mut config, &given, sources.file.is_some(), &mut problems);
         if problems.is_empty() { Ok(config) } else { Err(Problems::new(problems)) }
+    }
+}
+
+impl Config {
+    /// The sinks that views name, each with the feeds of those views. `views` are the names of views, each
+    /// with the names of its sinks.
+    pub fn outlets<'a>(
+        &self,
+        views: impl IntoIterator<Item = (&'a str, &'a [String])>,
+    ) -> Result<Vec<Outlet>, UnknownSink> {
+        consort_feeds::outlets(&self.sinks, views)
     }
 }
 

@@ -11,7 +11,7 @@ use super::{Assignment, schema};
 const PREFIX: &str = "CONSORT_";
 
 /// Their names are free, so that no flag or variable could stand for their settings.
-const DECLARED_IN_FILE: &str = "streams and views are declared in the config file";
+const DECLARED_IN_FILE: &str = "streams, views and sinks are declared in the config file";
 
 /// Variables of the test bed, which share the prefix and are no settings.
 const RESERVED: &str = "CONSORT_TESTBED_";

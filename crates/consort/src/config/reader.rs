@@ -53,7 +53,7 @@ impl<'a> Reader<'a> {
             flawed: *broken,
         };
         reader.check_name(*kind, name);
-        reader.check_settings(kind.settings(), kind.other().settings(), kind.other());
+        reader.check_settings(kind.settings(), |setting| kind.other_with(setting));
         reader
     }
 
@@ -76,7 +76,7 @@ impl<'a> Reader<'a> {
             meant: Vec::new(),
             flawed: false,
         };
-        reader.check_settings(known, &[], Kind::Stream);
+        reader.check_settings(known, |_| None);
         reader
     }
 
@@ -90,18 +90,18 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn check_settings(&mut self, known: &[&'static str], elsewhere: &[&str], other: Kind) {
+    fn check_settings(&mut self, known: &[&'static str], elsewhere: impl Fn(&str) -> Option<Kind>) {
         for Entry { name, span, .. } in self.entries {
             if known.contains(&&**name) {
                 continue;
             }
-            let hint = match nearest(name, known.iter().copied()) {
-                _ if elsewhere.contains(&&**name) => format!("; it belongs in [{other}.NAME]"),
-                Some(near) => {
+            let hint = match (elsewhere(name), nearest(name, known.iter().copied())) {
+                (Some(other), _) => format!("; it belongs in [{other}.NAME]"),
+                (None, Some(near)) => {
                     self.meant.push(near);
                     format!("; did you mean '{near}'?")
                 }
-                None => String::new(),
+                (None, None) => String::new(),
             };
             self.tell(span, format!("unknown setting '{name}' in [{}]{hint}", self.table));
         }
@@ -125,7 +125,7 @@ impl<'a> Reader<'a> {
             meant: Vec::new(),
             flawed: false,
         };
-        inner.check_settings(known, &[], Kind::Stream);
+        inner.check_settings(known, |_| None);
         let value = read(&mut inner);
         self.flawed |= inner.flawed;
         value
@@ -314,7 +314,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What names of streams and views are made of.
+/// What names of streams, views and sinks are made of.
 fn name_character(c: char) -> bool {
     c.is_ascii_alphanumeric() || "_-".contains(c)
 }

@@ -11,9 +11,9 @@ use super::reader::{Reader, Spanned};
 use super::spot::Spots;
 
 /// What the server's own paths begin with, today's and those to come.
-const RESERVED: [&str; 15] = [
-    "healthz", "readyz", "metrics", "cluster", "streams", "views", "feeds", "write", "query",
-    "ping", "api", "once", "glue", "db", "console",
+const RESERVED: [&str; 16] = [
+    "healthz", "readyz", "metrics", "cluster", "streams", "views", "feeds", "sinks", "write",
+    "query", "ping", "api", "once", "glue", "db", "console",
 ];
 
 /// All routes of a config.

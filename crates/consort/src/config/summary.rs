@@ -5,11 +5,12 @@ use consort_views::{Stream, View};
 use super::Config;
 
 impl Config {
-    /// A line for each stream and each view.
+    /// A line for each stream, each view and each sink.
     pub fn declared(&self) -> Vec<String> {
         let streams = self.definitions.streams.iter().map(|stream| describe_stream(stream));
         let views = self.definitions.views.iter().map(|view| describe_view(view));
-        streams.chain(views).collect()
+        let sinks = self.sinks.iter().map(|sink| format!("sink '{}': {}", sink.name, sink.kind));
+        streams.chain(views).chain(sinks).collect()
     }
 }
 

@@ -36,21 +36,28 @@ pub(super) const SETTINGS: [&str; 18] = [
     "answer",
 ];
 
-/// Reads a view of one of `streams`; none if there is a mistake in it or in its stream.
+/// What a view may refer to.
+pub(super) struct Around<'a> {
+    pub(super) streams: &'a BTreeMap<String, StreamRead>,
+    /// The names of the sinks.
+    pub(super) sinks: &'a [&'a str],
+}
+
+/// Reads a view of one of the streams; none if there is a mistake in it or in its stream.
 pub(super) fn read_view(
     reader: &mut Reader<'_>,
     declaration: &Declaration,
-    streams: &BTreeMap<String, StreamRead>,
+    around: &Around<'_>,
     routes: &mut Routes,
 ) -> Option<View> {
-    let from = read_from(reader, streams);
+    let from = read_from(reader, around.streams);
     let unknown = Fields::unknown();
     let fields = from.map_or(&unknown, |from| &from.fields);
     let by = read_by(reader, fields);
     let aggregate = read_aggregate(reader, fields);
     let condition = read_condition(reader, fields);
     let windows = read_windows(reader);
-    let sinks = read_sinks(reader);
+    let sinks = read_sinks(reader, around.sinks);
     let view_routes = read_routes(reader, by.as_deref(), routes);
     let answer = read_answer(reader, by.as_deref());
     let stream = from?.stream.clone()?;

@@ -56,8 +56,21 @@ fn read_late(reader: &mut Reader<'_>) -> Option<Late> {
     found
 }
 
-/// The names of the sinks that the view's rows go to.
-pub(super) fn read_sinks(reader: &mut Reader<'_>) -> Vec<String> {
-    let given = reader.texts("sink", "sink").unwrap_or_default();
-    given.into_iter().map(|name| name.text.to_owned()).collect()
+/// The names of the sinks that the view's rows go to, all of them among `known`.
+pub(super) fn read_sinks(reader: &mut Reader<'_>, known: &[&str]) -> Vec<String> {
+    let mut sinks: Vec<String> = Vec::new();
+    for name in reader.texts("sink", "sink").unwrap_or_default() {
+        if sinks.iter().any(|other| other == name.text) {
+            reader.explain("sink", name.span, format!("'{}' comes twice", name.text));
+        } else if !known.contains(&name.text) {
+            let hint = match nearest(name.text, known.iter().copied()) {
+                Some(near) => format!("; did you mean '{near}'?"),
+                None => format!("; declare it with [sink.{}]", name.text),
+            };
+            reader.explain("sink", name.span, format!("no sink is called '{}'{hint}", name.text));
+        } else {
+            sinks.push(name.text.to_owned());
+        }
+    }
+    sinks
 }

@@ -7,7 +7,8 @@
 //! connections that publish, and nothing passes on them any more; reading must go on then, since it is
 //! what makes room.
 //!
-//! Beside it, an [`intake`]: `Inlet` on a queue of somebody else.
+//! Beside it, an [`intake`], which is an `Inlet` on a queue of somebody else, and an [`outgo`], which is a
+//! `Publisher` to an exchange of somebody else.
 
 mod anchor;
 mod consumption;
@@ -15,6 +16,7 @@ mod faults;
 mod intake;
 mod kept;
 mod link;
+mod outgo;
 mod publisher;
 mod publishers;
 mod queue;
@@ -39,6 +41,7 @@ use tokio::time::Instant;
 use crate::open::OpenError;
 pub use intake::RabbitInlet;
 use link::Link;
+pub use outgo::RabbitPublisher;
 use publisher::Outcome;
 use queue::Queues;
 use reader::{From, Reader, Stop};

@@ -4,4 +4,5 @@ mod answers;
 mod bounds;
 mod client;
 mod cluster;
+mod feeds;
 mod gates;

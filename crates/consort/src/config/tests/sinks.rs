@@ -1,0 +1,152 @@
+//! Sinks: what is read of them, every mistake with its exact message, and what is never shown.
+
+use super::declarations::told;
+use super::*;
+
+const ALL: &str = "\
+[engine]
+url = 'redis://h'
+broker = 'amqp://u:s3cret@broker/v'
+[sink.one]
+kind = 'influx'
+url = 'http://h:8086'
+database = 'events'
+retention = 'week'
+user = 'u'
+password = 's3cret'
+[sink.two]
+kind = 'influx'
+url = 'https://h'
+org = 'o'
+bucket = 'b'
+token = 's3cret'
+[sink.hook]
+kind = 'webhook'
+url = 'https://example.org/s3cret?key=s3cret'
+secret = '0123456789 s3cret'
+allow_private = true
+[sink.broker]
+kind = 'amqp'
+exchange = 'x'
+routing_key = 'rows'
+[sink.other]
+kind = 'amqp'
+url = 'amqps://u:s3cret@other'
+routing_key = 'queue'
+[sink.file]
+kind = 'file'
+path = '/var/rows'
+[sink.lines]
+kind = 'file'
+path = 'rows'
+format = 'line'
+";
+
+#[test]
+fn every_kind_of_sink_is_read_and_shown_without_secrets() {
+    let config = Config::resolve(&file(ALL)).unwrap_or_else(|problems| panic!("{problems}"));
+    let expected = [
+        "sink 'one': influx at http://h:8086, database events",
+        "sink 'two': influx at https://h, bucket b of o",
+        "sink 'hook': webhook at https://example.org, signed",
+        "sink 'broker': amqp at amqp://u:***@broker/v, exchange 'x', routing key 'rows'",
+        "sink 'other': amqp at amqps://u:***@other, exchange '', routing key 'queue'",
+        "sink 'file': file /var/rows, NDJSON",
+        "sink 'lines': file rows, line protocol",
+    ];
+    assert_eq!(config.declared(), expected);
+    assert!(!format!("{config:?}").contains("s3cret"), "{config:?}");
+}
+
+#[test]
+fn outlets_are_the_sinks_that_views_name() {
+    let config = Config::resolve(&file(ALL)).unwrap_or_else(|problems| panic!("{problems}"));
+    let (both, none) = (["one".to_owned(), "file".to_owned()], ["no".to_owned()]);
+    let outlets = config.outlets([("v", &both[..])]).unwrap();
+    let names: Vec<&str> = outlets.iter().map(|outlet| outlet.sink.name.as_str()).collect();
+    assert_eq!(names, ["one", "file"]);
+    let wrong = config.outlets([("v", &none[..])]).unwrap_err();
+    assert_eq!(wrong.to_string(), "view 'v' names the sink 'no', which is not declared");
+}
+
+/// What stands below `[sink.x]`, from line 2 on.
+const MISTAKES: &[(&str, &str)] = &[
+    (
+        "url = 'http://h'",
+        "1:7: [sink.x] needs 'kind': \"influx\", \"webhook\", \"amqp\" or \"file\"",
+    ),
+    (
+        "kind = 'influxdb'",
+        "2:8: 'kind' in [sink.x] must be \"influx\" or \"webhook\" or \"amqp\" or \"file\", not \"influxdb\"; did you mean \"influx\"?",
+    ),
+    ("kind = 'file'\npaht = 'a'", "3:1: unknown setting 'paht' in [sink.x]; did you mean 'path'?"),
+    ("kind = 'file'", "1:7: [sink.x] needs 'path': the file that rows are appended to"),
+    (
+        "kind = 'file'\npath = 'a'\ntoken = 's3cret'",
+        "4:1: 'token' in [sink.x] has no use in a sink of kind \"file\", which has 'kind', 'path', 'format'",
+    ),
+    (
+        "kind = 'file'\npath = 'a'\nformat = 'csv'",
+        "4:10: 'format' in [sink.x] must be \"ndjson\" or \"line\", not \"csv\"",
+    ),
+    (
+        "kind = 'influx'\ndatabase = 'd'",
+        "1:7: [sink.x] needs 'url': where InfluxDB is, such as \"http://127.0.0.1:8086\"",
+    ),
+    (
+        "kind = 'influx'\nurl = 'http://h'",
+        "1:7: [sink.x] needs 'database' (InfluxDB 1), or 'org', 'bucket' and 'token' (InfluxDB 2)",
+    ),
+    (
+        "kind = 'influx'\nurl = 'http://h'\ndatabase = 'd'\nbucket = 'b'",
+        "5:1: 'bucket' in [sink.x]: 'org', 'bucket' and 'token' are those of InfluxDB 2, and 'database', 'retention', 'user' and 'password' those of InfluxDB 1: give the one or the other",
+    ),
+    (
+        "kind = 'influx'\nurl = 'http://h'\nbucket = 'b'\norg = 'o'",
+        "1:7: [sink.x] needs 'token': what lets Consort write there",
+    ),
+    (
+        "kind = 'influx'\nurl = 'http://h'\ndatabase = 'd'\nuser = 'u'",
+        "1:7: [sink.x] needs 'password' beside 'user'",
+    ),
+    (
+        "kind = 'influx'\nurl = 'h:8086'\ndatabase = 'd'",
+        "3:7: 'url' in [sink.x] must be an http:// or https:// address, such as \"https://example.org/rows\"",
+    ),
+    (
+        "kind = 'influx'\nurl = 'http://u:s3cret@h'\ndatabase = 'd'",
+        "3:7: 'url' in [sink.x] must be without user and password: give those in settings of their own",
+    ),
+    (
+        "kind = 'influx'\nurl = 'http://h/?db=d'\ndatabase = 'd'",
+        "3:7: 'url' in [sink.x] must be without a query: 'database' or 'bucket' say where to write",
+    ),
+    (
+        "kind = 'webhook'\nurl = 'http://h'\nsecret = 's3cret'",
+        "4:10: 'secret' in [sink.x] must have at least 16 characters (`openssl rand -hex 32` makes one)",
+    ),
+    (
+        "kind = 'amqp'\nrouting_key = 'r'",
+        "1:7: [sink.x] needs 'url': the RabbitMQ to publish to (where [engine] has a 'broker', that is the default)",
+    ),
+    (
+        "kind = 'amqp'\nurl = 'amqp://h'",
+        "1:7: [sink.x] needs 'routing_key': what the exchange routes by; without an 'exchange', the name of the queue",
+    ),
+];
+
+#[test]
+fn each_mistake_is_told_with_its_place_and_never_with_a_secret() {
+    for (settings, expected) in MISTAKES {
+        let text = format!("[sink.x]\n{settings}\n");
+        assert_eq!(told(&text), [*expected], "{settings}");
+        assert!(!problems(&text).contains("s3cret"), "{}", problems(&text));
+    }
+}
+
+#[test]
+fn a_name_that_cannot_be_a_sinks_is_told() {
+    let text = "[sink.'a b']\nkind = 'file'\npath = 'x'\n";
+    assert!(told(text)[0].contains("the name of a sink must be"), "{:?}", told(text));
+    assert!(told("[sinc.x]\nkind = 'file'\n")[0].contains("did you mean [sink]?"));
+}

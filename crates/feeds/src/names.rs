@@ -1,0 +1,18 @@
+//! What feeds and cells of this crate are called in the store.
+
+use consort_kernel::{Key, Name, NameError};
+
+/// The feed of a view's rows, in every shard.
+pub fn rows(view: &str) -> Result<Name, NameError> {
+    Name::new(&format!("rows.{view}"))
+}
+
+/// The list of rows that a sink refused for good, in every shard.
+pub fn parked(sink: &Name) -> Result<Name, NameError> {
+    Name::new(&format!("parked.{sink}"))
+}
+
+/// The cell that says how far a sink has come in a feed of the cell's shard.
+pub(crate) fn cursor(sink: &Name, feed: &Name) -> Key {
+    Key::from(["feeds", "cursor", sink.as_str(), feed.as_str()])
+}

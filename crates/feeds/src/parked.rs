@@ -1,0 +1,105 @@
+//! Rows that a sink refused for good: kept in a list of the sink's own, with the reason.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use consort_cluster::format;
+use consort_kernel::{Cursor, Most, Name, ReadError, Shard, Store};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::{feed, names};
+
+/// How much of a reason is kept: sinks answer with pages at times.
+const REASON_MOST: usize = 1_000;
+
+/// How much of a row is kept. Longer ones are left out, and the feed's number tells which it was.
+const ROW_MOST: usize = 100_000;
+
+/// One parked row.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Parked {
+    /// The feed that it stands in.
+    pub feed: String,
+    /// Its number there.
+    pub number: u64,
+    /// Why the sink refused it.
+    pub reason: String,
+    /// The row as subscribers see it; none if it could not be read, or is too long to be kept twice.
+    pub row: Option<Box<RawValue>>,
+}
+
+/// An entry of a sink's list.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub enum Line {
+    /// A row.
+    Parked(Parked),
+    /// What this release cannot read.
+    Unreadable {
+        /// Why.
+        unreadable: String,
+    },
+}
+
+impl Parked {
+    pub(crate) fn new(feed: &Name, number: u64, reason: &str, row: Option<String>) -> Parked {
+        let row = row.filter(|row| row.len() <= ROW_MOST);
+        Parked {
+            feed: feed.to_string(),
+            number,
+            reason: reason[..reason.floor_char_boundary(REASON_MOST)].to_owned(),
+            row: row.and_then(|row| RawValue::from_string(row).ok()),
+        }
+    }
+
+    pub(crate) fn encode(&self) -> Bytes {
+        format::encode(self)
+    }
+}
+
+/// The newest parked rows of a sink, up to `most` of each shard, each shard's oldest first.
+pub async fn newest(store: &dyn Store, sink: &Name, most: usize) -> Result<Vec<Line>, ReadError> {
+    let mut lines = Vec::new();
+    let Ok(list) = names::parked(sink) else { return Ok(lines) };
+    for shard in (0..store.shards()).map(Shard) {
+        let first = feed::first(store, shard, &list).await?;
+        let end = feed::end(store, shard, &list, first).await?;
+        let mut cursor = Cursor::at(first.max(end.saturating_sub(most as u64)));
+        loop {
+            let page =
+                store.feed(shard, &list, &cursor, Most::entries(most), Duration::ZERO).await?;
+            let Some(last) = page.last() else { break };
+            cursor = last.cursor();
+            lines.extend(page.iter().map(|entry| match format::decode(&entry.entry) {
+                Ok(parked) => Line::Parked(parked),
+                Err(error) => Line::Unreadable { unreadable: error.to_string() },
+            }));
+        }
+    }
+    Ok(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn version_1_is_read_in_every_release() {
+        let feed = Name::new("rows.v").unwrap();
+        let parked = Parked::new(&feed, 7, "no", Some("{\"view\":\"v\"}".into()));
+        let stored =
+            "\x01{\"feed\":\"rows.v\",\"number\":7,\"reason\":\"no\",\"row\":{\"view\":\"v\"}}";
+        assert_eq!(parked.encode(), stored);
+        let read: Parked = format::decode(stored.as_bytes()).unwrap();
+        assert_eq!((read.feed.as_str(), read.number, read.row.is_some()), ("rows.v", 7, true));
+    }
+
+    #[test]
+    fn what_is_kept_of_a_refusal_is_bounded() {
+        let feed = Name::new("rows.v").unwrap();
+        let long = format!("\"{}\"", "x".repeat(ROW_MOST));
+        let parked = Parked::new(&feed, 7, &"é".repeat(REASON_MOST), Some(long));
+        assert_eq!((parked.reason.len(), parked.row.is_none()), (REASON_MOST, true));
+    }
+}

@@ -1,0 +1,254 @@
+//! The part of a node that delivers rows: a role for each sink and shard, and one for each feed that trims it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use consort_cluster::worker::{ResolveError, Resume};
+use consort_cluster::{Ended, Part, Role, Runtime, Tenure};
+use consort_kernel::{Entropy, Name, Publisher, Shard, Store};
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, join_all};
+
+use crate::cell::{CursorCell, Holder};
+use crate::deliverer::Lane;
+use crate::figures::{Figures, SinkFigures};
+use crate::names;
+use crate::outlet::Outlet;
+use crate::resolve::Decision;
+use crate::says::Says;
+use crate::sink::{Sink, Unopened, open};
+use crate::trimmer::{PARKED_KEPT, ROWS_KEPT, Trimmer};
+
+/// The kinds of roles.
+const DELIVER: &str = "deliver";
+const TRIM: &str = "trim";
+
+/// How long one request may take, with the look at the cursor before it. A sink that is slower than this is
+/// given smaller requests by nobody, so it is long; a new deliverer waits for as long, so it is not longer.
+const REQUEST_WITHIN: Duration = Duration::from_secs(10);
+
+/// What a new deliverer waits beyond that, for timers that fire late.
+const SLACK: Duration = Duration::from_secs(1);
+
+/// Bounds on the time of requests. They are to be the same on all nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// For one request, with the look at the cursor before it.
+    pub request_within: Duration,
+    /// What a new deliverer waits beyond that.
+    pub slack: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Timing {
+        Timing { request_within: REQUEST_WITHIN, slack: SLACK }
+    }
+}
+
+/// What the part stands on.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where the feeds are.
+    pub store: Arc<dyn Store>,
+    /// Tasks and timers.
+    pub runtime: Arc<dyn Runtime>,
+    /// Randomness.
+    pub entropy: Arc<dyn Entropy>,
+    /// Whether no other process can be at work on the store.
+    pub sole: bool,
+    /// Bounds on the time of requests.
+    pub timing: Timing,
+    /// The ways to the brokers of sinks that have one, by the sinks' names.
+    pub publishers: BTreeMap<String, Arc<dyn Publisher>>,
+}
+
+/// Delivers rows, and trims their feeds.
+pub struct FeedsPart {
+    options: Options,
+    /// Drawn at each start of a process.
+    process: u64,
+    outlets: Vec<Open>,
+    feeds: Vec<Name>,
+    figures: Figures,
+}
+
+struct Open {
+    name: Name,
+    sink: Arc<dyn Sink>,
+    feeds: Vec<Name>,
+    /// The list of refused rows.
+    parked: Name,
+    figures: Arc<SinkFigures>,
+}
+
+impl FeedsPart {
+    /// The part for these outlets. `feeds` are all feeds there are, with sinks or without.
+    pub fn new(
+        outlets: &[Outlet],
+        feeds: impl IntoIterator<Item = Name>,
+        options: Options,
+    ) -> Result<Self, Unopened> {
+        let mut open_outlets = Vec::new();
+        for Outlet { sink: config, feeds } in outlets {
+            let sink = open(config, options.publishers.get(config.name.as_str()))?;
+            open_outlets.push((config.name.clone(), sink, feeds.clone()));
+        }
+        FeedsPart::of(open_outlets, feeds, options)
+    }
+
+    /// The same, for sinks of the caller's own.
+    pub fn of(
+        sinks: Vec<(Name, Arc<dyn Sink>, Vec<Name>)>,
+        feeds: impl IntoIterator<Item = Name>,
+        options: Options,
+    ) -> Result<Self, Unopened> {
+        let mut feeds: Vec<Name> = feeds.into_iter().collect();
+        let mut outlets = Vec::new();
+        for (name, sink, its_feeds) in sinks {
+            let unopened = |reason| Unopened { sink: name.to_string(), reason };
+            let parked = names::parked(&name).map_err(|error| unopened(error.to_string()))?;
+            feeds.extend(its_feeds.iter().cloned());
+            let figures = Arc::new(SinkFigures::default());
+            outlets.push(Open { name, sink, feeds: its_feeds, parked, figures });
+        }
+        feeds.sort();
+        feeds.dedup();
+        let figures = outlets.iter().map(|open| (open.name.clone(), Arc::clone(&open.figures)));
+        let figures = Figures(figures.collect());
+        let process = options.entropy.next();
+        Ok(FeedsPart { options, process, outlets, feeds, figures })
+    }
+
+    /// What this node counts of its sinks.
+    pub fn figures(&self) -> Figures {
+        self.figures.clone()
+    }
+
+    /// Has a deliverer that stopped go on at `from`: tells the row that it begins with. `None` if it is no
+    /// role of this part's.
+    pub fn resolve(
+        &self,
+        role: &Role,
+        from: Resume,
+    ) -> Option<BoxFuture<'static, Result<u64, ResolveError>>> {
+        let (outlet, shard) = self.deliverer(role)?;
+        let decision = Decision {
+            store: Arc::clone(&self.options.store),
+            runtime: Arc::clone(&self.options.runtime),
+            role: role.clone(),
+            sink: outlet.name.clone(),
+            shard,
+            feeds: outlet.feeds.clone(),
+        };
+        Some(decision.carry_out(from).boxed())
+    }
+
+    /// The outlet and shard that a role delivers.
+    fn deliverer(&self, role: &Role) -> Option<(&Open, Shard)> {
+        let (sink, shard) = role.name().rsplit_once('/').filter(|_| role.kind() == DELIVER)?;
+        let outlet = self.outlets.iter().find(|outlet| outlet.name.as_str() == sink)?;
+        let shard = shard.parse().ok().filter(|shard| *shard < self.options.store.shards())?;
+        Some((outlet, Shard(shard)))
+    }
+
+    fn deliver(&self, outlet: &Open, shard: Shard, tenure: Tenure) -> BoxFuture<'static, Ended> {
+        let says = Says::new(tenure.clone());
+        let Options { store, runtime, entropy, sole, timing, .. } = &self.options;
+        let me = Holder { process: self.process, tenure: entropy.next() };
+        let lane = |feed: &Name| {
+            let key = names::cursor(&outlet.name, feed);
+            let (store, runtime) = (Arc::clone(store), Arc::clone(runtime));
+            Arc::new(Lane {
+                cell: CursorCell {
+                    store: Arc::clone(&store),
+                    runtime: Arc::clone(&runtime),
+                    shard,
+                    key,
+                },
+                store,
+                runtime,
+                entropy: Arc::clone(entropy),
+                timing: *timing,
+                sole: *sole,
+                sink: Arc::clone(&outlet.sink),
+                sink_name: outlet.name.clone(),
+                feed: feed.clone(),
+                parked: outlet.parked.clone(),
+                shard,
+                me,
+                figures: Arc::clone(&outlet.figures),
+                says: says.clone(),
+            })
+        };
+        let lanes: Vec<Arc<Lane>> = outlet.feeds.iter().map(lane).collect();
+        async move {
+            tenure.ready();
+            join_all(lanes.into_iter().map(|lane| lane.run(tenure.clone()))).await;
+            Ended::Drained
+        }
+        .boxed()
+    }
+
+    fn trimmer(&self, list: &str) -> Option<Trimmer> {
+        let feed = self.feeds.iter().find(|feed| feed.as_str() == list);
+        let parked = self.outlets.iter().map(|outlet| &outlet.parked);
+        let parked = parked.into_iter().find(|parked| parked.as_str() == list);
+        let (feed, kept) = match (feed, parked) {
+            (Some(feed), _) => (feed, ROWS_KEPT),
+            (None, Some(parked)) => (parked, PARKED_KEPT),
+            (None, None) => return None,
+        };
+        let to = self.outlets.iter().filter(|outlet| outlet.feeds.contains(feed));
+        Some(Trimmer {
+            store: Arc::clone(&self.options.store),
+            runtime: Arc::clone(&self.options.runtime),
+            feed: feed.clone(),
+            kept,
+            sinks: to.map(|outlet| outlet.name.clone()).collect(),
+        })
+    }
+}
+
+/// The role that delivers to `sink` what is in `shard`.
+pub fn deliverer_role(sink: &Name, shard: Shard) -> Role {
+    Role::new(DELIVER, format!("{sink}/{}", shard.0))
+}
+
+impl Part for FeedsPart {
+    fn roles(&self) -> Vec<Role> {
+        let shards = self.options.store.shards();
+        let deliverers = self
+            .outlets
+            .iter()
+            .flat_map(|outlet| (0..shards).map(|shard| deliverer_role(&outlet.name, Shard(shard))));
+        let lists = self.feeds.iter().chain(self.outlets.iter().map(|outlet| &outlet.parked));
+        deliverers.chain(lists.map(|list| Role::new(TRIM, list.as_str()))).collect()
+    }
+
+    fn work(&self, tenure: Tenure) -> BoxFuture<'static, Ended> {
+        let role = tenure.role().clone();
+        let trimmer = (role.kind() == TRIM).then(|| self.trimmer(role.name())).flatten();
+        if let Some(trimmer) = trimmer {
+            return trimmer.run(tenure).boxed();
+        }
+        match self.deliverer(&role) {
+            Some((outlet, shard)) => self.deliver(outlet, shard, tenure),
+            None => async move {
+                Ended::Yielded { reason: format!("this node does not know the work of {role}") }
+            }
+            .boxed(),
+        }
+    }
+}
+
+impl fmt::Debug for FeedsPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sinks: Vec<&Name> = self.outlets.iter().map(|outlet| &outlet.name).collect();
+        f.debug_struct("FeedsPart")
+            .field("sinks", &sinks)
+            .field("feeds", &self.feeds)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,133 @@
+//! What the lanes of one role say of themselves, put together as the role's own words.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use consort_cluster::Tenure;
+use consort_kernel::Name;
+use parking_lot::Mutex;
+
+/// The words of all lanes of a role. All clones are of the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Says {
+    tenure: Tenure,
+    lanes: Arc<Mutex<BTreeMap<Name, Words>>>,
+}
+
+#[derive(Debug, Default)]
+struct Words {
+    /// Since when there have been rows that are not delivered, in local time.
+    since: Option<Duration>,
+    applied: u64,
+    trouble: Option<String>,
+    alarm: Option<String>,
+    stopped: Option<String>,
+}
+
+impl Says {
+    pub(crate) fn new(tenure: Tenure) -> Says {
+        Says { tenure, lanes: Arc::default() }
+    }
+
+    /// Nothing is left to deliver.
+    pub(crate) fn idle(&self, lane: &Name) {
+        self.change(lane, |words| {
+            (words.since, words.trouble, words.alarm) = (None, None, None);
+        });
+    }
+
+    /// There are rows, seen at this local time.
+    pub(crate) fn in_hand(&self, lane: &Name, now: Duration) {
+        self.change(lane, |words| {
+            words.since.get_or_insert(now);
+        });
+    }
+
+    /// Since when there have been undelivered rows.
+    pub(crate) fn since(&self, lane: &Name) -> Option<Duration> {
+        self.lanes.lock().get(lane).and_then(|words| words.since)
+    }
+
+    /// So many rows are settled; those that are left are younger.
+    pub(crate) fn applied(&self, lane: &Name, rows: usize) {
+        if rows > 0 {
+            self.change(lane, |words| {
+                (words.since, words.trouble) = (None, None);
+                words.applied += rows as u64;
+            });
+        }
+    }
+
+    pub(crate) fn trouble(&self, lane: &Name, trouble: Option<String>) {
+        self.change(lane, |words| words.trouble = trouble);
+    }
+
+    pub(crate) fn alarm(&self, lane: &Name, alarm: Option<String>) {
+        self.change(lane, |words| words.alarm = alarm);
+    }
+
+    /// Tells whether that is news.
+    pub(crate) fn stopped(&self, lane: &Name, stopped: Option<String>) -> bool {
+        let same = |words: &Words| words.stopped == stopped;
+        if self.lanes.lock().get(lane).map_or(stopped.is_none(), same) {
+            return false;
+        }
+        self.change(lane, |words| words.stopped = stopped);
+        true
+    }
+
+    fn change(&self, lane: &Name, change: impl FnOnce(&mut Words)) {
+        let mut lanes = self.lanes.lock();
+        change(lanes.entry(lane.clone()).or_default());
+        let oldest = lanes.values().filter_map(|words| words.since).min();
+        let troubles =
+            lanes.values().filter_map(|words| words.alarm.as_ref().or(words.trouble.as_ref()));
+        let troubles: Vec<&str> = troubles.map(String::as_str).collect();
+        let trouble = (!troubles.is_empty()).then(|| troubles.join("; "));
+        let stopped = lanes.values().find_map(|words| words.stopped.clone());
+        let applied = lanes.values().map(|words| words.applied).sum();
+        self.tenure.say(|gauge| {
+            gauge.lag = Some(Duration::ZERO);
+            gauge.in_hand_since = oldest;
+            gauge.trouble = trouble;
+            gauge.stopped = stopped;
+            gauge.applied = applied;
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use consort_cluster::{Gauge, Role};
+
+    #[test]
+    fn a_role_speaks_for_all_its_lanes() {
+        let (tenure, control) = Tenure::new(Role::new("deliver", "s/0"), 1);
+        let says = Says::new(tenure);
+        let [a, b]: [Name; 2] = ["a", "b"].map(|name| name.parse().unwrap());
+        let second = Duration::from_secs(1);
+        says.in_hand(&a, 2 * second);
+        says.in_hand(&a, 9 * second);
+        says.in_hand(&b, 5 * second);
+        says.trouble(&b, Some("no b".into()));
+        assert_eq!(control.gauge().in_hand_since, Some(2 * second));
+        says.applied(&a, 3);
+        says.applied(&a, 0);
+        assert!(says.stopped(&a, Some("lost".into())));
+        assert!(!says.stopped(&a, Some("lost".into())));
+        let expected = Gauge {
+            lag: Some(Duration::ZERO),
+            in_hand_since: Some(5 * second),
+            applied: 3,
+            trouble: Some("no b".into()),
+            stopped: Some("lost".into()),
+            ready: false,
+        };
+        assert_eq!(control.gauge(), expected);
+        says.idle(&b);
+        assert!(says.stopped(&a, None) && !says.stopped(&b, None));
+        assert_eq!((control.gauge().trouble, control.gauge().stopped), (None, None));
+    }
+}

@@ -1,0 +1,7 @@
+//! Deliverers at work, on the memory engine: with sinks of the tests' own, and with real servers.
+
+mod bed;
+mod influx;
+mod order;
+mod takeover;
+mod webhook;

@@ -1,0 +1,92 @@
+//! A feed as server-sent events: one for each row, its id the cursor behind it.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderName, HeaderValue};
+use axum::response::{IntoResponse, Response};
+use consort_feeds::{Page, Place};
+use futures::stream;
+
+use super::Seat;
+use super::answers::{failed, shown};
+use crate::problem::Problem;
+
+/// How long a stream may be silent: proxies end one after a minute, many after half of it.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// Rows that are read at once. Each event carries a cursor, so they are more than their rows.
+const PAGE: usize = 100;
+
+/// How long a client whose stream ended waits before it comes again, in milliseconds.
+const COME_AGAIN: u64 = 1_000;
+
+/// Tells proxies not to hold events back.
+const NO_BUFFER: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+struct Streamed {
+    seat: Seat,
+    place: Place,
+    over: bool,
+}
+
+/// What follows `place`, for as long as the client stays.
+pub(super) async fn stream(seat: Seat, place: Place) -> Result<Response, Problem> {
+    // What cannot be read from the beginning is told by the answer's status.
+    let first = seat.subscription.read(&place, PAGE, Duration::ZERO).await;
+    let first = first.map_err(|error| failed(&error))?;
+    // An event without data, which sets the id: a client that is cut off before the first row comes again
+    // to this very place.
+    let hello = format!("retry: {COME_AGAIN}\nid: {}\n\n{}", place.encode(), written(&first));
+    let state = Streamed { seat, place: first.next, over: false };
+    let rest = stream::unfold(state, async |state| {
+        let (text, state) = state.next().await?;
+        Some((Ok::<_, Infallible>(Bytes::from(text)), state))
+    });
+    let whole = stream::StreamExt::chain(stream::iter([Ok(Bytes::from(hello))]), rest);
+    let mut response = Body::from_stream(whole).into_response();
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(NO_BUFFER, HeaderValue::from_static("no"));
+    Ok(response)
+}
+
+impl Streamed {
+    async fn next(mut self) -> Option<(String, Streamed)> {
+        if self.over {
+            return None;
+        }
+        let subscription = self.seat.subscription.clone();
+        let page = tokio::select! {
+            biased;
+            () = self.seat.until_closed() => return None,
+            page = subscription.read(&self.place, PAGE, KEEP_ALIVE) => page,
+        };
+        let text = match page {
+            Ok(page) if page.rows.is_empty() => ": nothing new\n\n".to_owned(),
+            Ok(page) => {
+                let text = written(&page);
+                self.place = page.next;
+                text
+            }
+            // The client comes again, with the id of the last row; if its place is gone, it is told so then.
+            Err(error) => {
+                self.over = true;
+                let reason = serde_json::json!({ "detail": failed(&error).detail() });
+                format!("event: failed\ndata: {reason}\n\n")
+            }
+        };
+        Some((text, self))
+    }
+}
+
+fn written(page: &Page) -> String {
+    let mut text = String::new();
+    for (row, place) in &page.rows {
+        text.push_str(&format!("id: {}\ndata: {}\n\n", place.encode(), shown(row.as_ref())));
+    }
+    text
+}
