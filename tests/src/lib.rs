@@ -12,6 +12,7 @@
 
 pub mod check;
 pub mod cluster;
+pub mod events;
 pub mod hammer;
 pub mod late;
 pub mod lifts;

@@ -80,6 +80,12 @@ pub(crate) fn floor(view: &View) -> Key {
 /// By how many bytes the key of a dirty counter is longer than that of its group.
 pub(crate) const DIRTY_MORE: usize = 8;
 
+/// The counter of how often rows of a window were emitted again. It is no part of the window's state, so that
+/// workers, who expect that, are not disturbed.
+pub(crate) fn amendments(view: &View, start: Moment) -> Key {
+    Key::of(["amended".into(), view.number.into(), start.0.into()])
+}
+
 /// What the dirty counters of all groups of a view begin with.
 pub(crate) fn dirties(view: &View) -> Key {
     Key::of(["dirty".into(), view.number.into()])

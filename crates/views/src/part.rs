@@ -4,6 +4,7 @@
 
 mod closer;
 mod emission;
+mod gone;
 mod keeper;
 mod rules;
 mod taker;

@@ -62,8 +62,6 @@ pub struct WindowState {
     pub phase: Phase,
     /// When its first event was appended, in milliseconds.
     pub first: u64,
-    /// The last revision of its rows.
-    pub revision: u64,
 }
 
 /// Where a window stands.
@@ -136,7 +134,7 @@ impl Windows {
 impl WindowState {
     /// A window whose first event was appended then.
     pub fn opened(first: Timestamp) -> Self {
-        WindowState { phase: Phase::Open, first: first.0, revision: 0 }
+        WindowState { phase: Phase::Open, first: first.0 }
     }
 
     /// Where its scan goes on.
@@ -240,13 +238,13 @@ mod tests {
     #[test]
     fn the_stored_form_is_the_same_in_every_release() {
         let open = WindowState::opened(Timestamp(5));
-        assert_eq!(open.encode(), "\u{1}{\"phase\":\"open\",\"first\":5,\"revision\":0}");
+        assert_eq!(open.encode(), "\u{1}{\"phase\":\"open\",\"first\":5}");
         let key = Key::from(["a"]);
         let closing = open.scanned_to(&key);
         assert_eq!(closing.scanned(), Some(key));
         assert_eq!(WindowState::decode(&closing.encode()), Ok(closing.clone()));
-        let closed = WindowState { phase: Phase::Closed { at: 9 }, first: 5, revision: 2 };
-        let stored = "\u{1}{\"phase\":{\"closed\":{\"at\":9}},\"first\":5,\"revision\":2}";
+        let closed = WindowState { phase: Phase::Closed { at: 9 }, first: 5 };
+        let stored = "\u{1}{\"phase\":{\"closed\":{\"at\":9}},\"first\":5}";
         assert_eq!(closed.encode(), stored);
         assert_eq!(closed.scanned(), None);
     }

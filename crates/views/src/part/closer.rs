@@ -36,7 +36,7 @@ const LOOK_SOON: Duration = Duration::from_millis(100);
 const OVERDUE: Duration = Duration::from_secs(10);
 
 /// Groups that become rows, or are let go, in one commit.
-const GROUPS: usize = 500;
+pub(super) const GROUPS: usize = 500;
 
 /// What a closer needs.
 pub(super) struct Closer {
@@ -51,10 +51,10 @@ pub(super) struct Closer {
 
 /// A window as its state cell was read.
 #[derive(Clone, Debug)]
-struct Window {
-    start: Moment,
-    state: WindowState,
-    raw: Bytes,
+pub(super) struct Window {
+    pub(super) start: Moment,
+    pub(super) state: WindowState,
+    pub(super) raw: Bytes,
 }
 
 /// Why a round ends early.
@@ -171,7 +171,7 @@ impl Closer {
     }
 
     /// Makes rows of all groups of a window, from where its scan stands.
-    async fn close(&self, mut window: Window) -> Result<Window, Halt> {
+    pub(super) async fn close(&self, mut window: Window) -> Result<Window, Halt> {
         if window.state.phase == Phase::Open {
             let phase = Phase::Closing { after: None };
             window = self.put(&window, WindowState { phase, ..window.state.clone() }).await?;
@@ -188,9 +188,10 @@ impl Closer {
                 let closed = WindowState { phase: Phase::Closed { at }, ..window.state.clone() };
                 return self.put(&window, closed).await;
             }
-            let state =
-                WindowState { revision: window.state.revision.max(1), ..window.state.clone() };
-            window = self.emit(window, groups, |last| state.scanned_to(last)).await?;
+            let (commit, taken) = self.rows(&window, &groups, 1).await?;
+            let Some(last) = taken.checked_sub(1).and_then(|at| groups.get(at)) else { continue };
+            let scanned = window.state.scanned_to(last);
+            window = self.put_with(&window, scanned, commit).await?;
         }
     }
 
@@ -214,37 +215,43 @@ impl Closer {
                 if let Some(window) = self.window(start).await?
                     && let Phase::Closed { .. } = window.state.phase
                 {
-                    self.emit_again(window, groups).await?;
+                    self.emit_again(&window, &groups).await?;
                 }
             }
         }
     }
 
-    async fn emit_again(&self, mut window: Window, mut groups: Vec<Key>) -> Result<Window, Halt> {
-        while !groups.is_empty() {
-            let revision = window.state.revision + 1;
-            let state = WindowState { revision, ..window.state.clone() };
-            let mut done = 0;
-            let ends = groups.clone();
-            window = self
-                .emit(window, groups.clone(), |last| {
-                    done = ends.iter().position(|key| key == last).map_or(ends.len(), |at| at + 1);
-                    state
-                })
-                .await?;
-            groups.drain(..done);
+    /// Emits the rows of these groups with the next revision.
+    pub(super) async fn emit_again(&self, window: &Window, groups: &[Key]) -> Result<(), Halt> {
+        let key = keys::amendments(&self.view, window.start);
+        let mut left = groups;
+        while !left.is_empty() {
+            let cell = Cell::new(Kind::Counter, key.clone());
+            let before = count(self.store.get(self.shard, &[cell]).await?.into_iter().next());
+            // The first rows have revision 1.
+            let revision = u64::try_from(before.unwrap_or_default()).unwrap_or_default() + 2;
+            let (mut commit, taken) = self.rows(window, left, revision).await?;
+            let add = Operation::Add { key: key.clone(), by: 1, on_overflow: None };
+            commit.operations.push(add);
+            if self.rules.keep(Rule::State) {
+                let state = keys::window(&self.view, window.start);
+                commit.expects.push(Expect::Bytes(state, Some(window.raw.clone())));
+                commit.expects.push(Expect::Counter(key.clone(), before));
+            }
+            self.store.commit(self.shard, commit).await?;
+            left = &left[taken..];
         }
-        Ok(window)
+        Ok(())
     }
 
-    /// Makes rows of the first of `groups`, as many as a commit takes, and moves the window to what `then`
-    /// says of the last of them.
-    async fn emit(
+    /// What emits the rows of the first of `groups`, as many as a commit takes, and of how many it is. The
+    /// caller adds what it expects of the window.
+    async fn rows(
         &self,
-        window: Window,
-        groups: Vec<Key>,
-        then: impl FnOnce(&Key) -> WindowState,
-    ) -> Result<Window, Halt> {
+        window: &Window,
+        groups: &[Key],
+        revision: u64,
+    ) -> Result<(Commit, usize), Halt> {
         let dirties = keys::dirties(&self.view);
         let counters: Vec<Key> = groups.iter().map(|group| keys::dirty(&dirties, group)).collect();
         let named: Vec<Cell> =
@@ -253,19 +260,10 @@ impl Closer {
         let counts = self.store.get(self.shard, &named).await?;
         let emission = Emission { store: &*self.store, view: &self.view, shard: self.shard };
         let end = self.windows.end_of(window.start);
-        let revision = window.state.revision.max(1);
-        let (rows, taken) = emission.rows(&groups, window.start, end).await?;
-        let Some(last) = taken.checked_sub(1).and_then(|at| groups.get(at)) else {
-            return Ok(window);
-        };
-        let state = then(last);
-        let revision = state.revision.max(revision);
+        let (rows, taken) = emission.rows(groups, window.start, end).await?;
         let mut commit = Commit::of(rows.into_iter().map(|row| row.note(revision)));
-        for (key, count) in counters.into_iter().zip(counts).take(taken) {
-            let count = match count {
-                Some(Value::Counter(count)) => Some(count),
-                _ => None,
-            };
+        for (key, held) in counters.into_iter().zip(counts).take(taken) {
+            let count = count(Some(held));
             if count.is_some() {
                 let cell = Cell::new(Kind::Counter, key.clone());
                 commit.operations.push(Operation::Delete(cell));
@@ -274,86 +272,7 @@ impl Closer {
                 commit.expects.push(Expect::Counter(key, count));
             }
         }
-        self.put_with(&window, state, commit).await
-    }
-
-    /// Says that windows up to `start` are gone: from now on no worker changes them.
-    async fn raise_floor(
-        &self,
-        raw: Option<Bytes>,
-        window: &Window,
-    ) -> Result<(Option<Bytes>, Option<Moment>), Halt> {
-        let floor = self.windows.end_of(window.start);
-        let (key, value) = (keys::floor(&self.view), format::encode(&floor));
-        let put = Operation::Put { key: key.clone(), value: value.clone() };
-        let commit = Commit::of([put]).expecting(Expect::Bytes(key, raw)).expecting(Expect::Bytes(
-            keys::window(&self.view, window.start),
-            Some(window.raw.clone()),
-        ));
-        if self.rules.keep(Rule::Floor) {
-            self.store.commit(self.shard, commit).await?;
-        }
-        Ok((Some(value), Some(floor)))
-    }
-
-    /// Deletes a window below the floor, which no worker changes any more: what changed last is emitted, then
-    /// its groups go, its state last.
-    async fn let_go(&self, window: Window) -> Result<(), Halt> {
-        let window = match window.state.phase {
-            Phase::Leaving => window,
-            _ if self.rules.keep(Rule::LastRows) => self.emit_last(window).await?,
-            _ => window,
-        };
-        let window = match window.state.phase {
-            Phase::Leaving => window,
-            // Another closer may be about to emit one of its groups. It expects the state, so from here on
-            // it is refused; otherwise it could make a row of a group that is gone.
-            _ if self.rules.keep(Rule::Leaving) => {
-                let leaving = WindowState { phase: Phase::Leaving, ..window.state.clone() };
-                self.put(&window, leaving).await?
-            }
-            _ => window,
-        };
-        self.delete(window).await
-    }
-
-    /// Emits what a window below the floor has not emitted.
-    ///
-    /// It may not even be closed: a worker opened it after the closer had looked for the lowest window, and
-    /// before the floor was raised beyond it. Its events were applied, and so they get their rows.
-    async fn emit_last(&self, mut window: Window) -> Result<Window, Halt> {
-        if !matches!(window.state.phase, Phase::Closed { .. }) {
-            window = self.close(window).await?;
-        }
-        let dirties = keys::dirties(&self.view).extended([window.start.0.into()]);
-        loop {
-            let page = self.store.scan(self.shard, Kind::Counter, &dirties, None, GROUPS).await?;
-            let groups: Vec<Key> =
-                page.iter().filter_map(|(key, _)| keys::dirty_group(key)).collect();
-            if groups.is_empty() {
-                return Ok(window);
-            }
-            window = self.emit_again(window, groups).await?;
-        }
-    }
-
-    async fn delete(&self, window: Window) -> Result<(), Halt> {
-        let state = keys::window(&self.view, window.start);
-        let expect = Expect::Bytes(state.clone(), Some(window.raw));
-        let (prefix, kind) =
-            (keys::window_groups(&self.view, window.start), self.view.aggregate.cells());
-        loop {
-            let page = self.store.scan(self.shard, kind, &prefix, None, GROUPS).await?;
-            if page.is_empty() {
-                break;
-            }
-            let delete = page.into_iter().map(|(key, _)| Operation::Delete(Cell::new(kind, key)));
-            let commit = Commit::of(delete).expecting(expect.clone());
-            self.store.commit(self.shard, commit).await?;
-        }
-        let delete = Operation::Delete(Cell::new(Kind::Bytes, state));
-        self.store.commit(self.shard, Commit::of([delete]).expecting(expect)).await?;
-        Ok(())
+        Ok((commit, taken))
     }
 
     /// Asks owners of silent partitions to let time pass.
@@ -383,7 +302,7 @@ impl Closer {
         held.map(|held| Window::read(&key, held)).transpose()
     }
 
-    async fn put(&self, window: &Window, state: WindowState) -> Result<Window, Halt> {
+    pub(super) async fn put(&self, window: &Window, state: WindowState) -> Result<Window, Halt> {
         self.put_with(window, state, Commit::default()).await
     }
 
@@ -401,6 +320,13 @@ impl Closer {
         }
         self.store.commit(self.shard, commit).await?;
         Ok(Window { start: window.start, state, raw })
+    }
+}
+
+fn count(held: Option<Option<Value>>) -> Option<i64> {
+    match held.flatten() {
+        Some(Value::Counter(count)) => Some(count),
+        _ => None,
     }
 }
 
