@@ -7,7 +7,7 @@ use consort_views::part::Rule;
 const SEEDS: u64 = 120;
 
 /// Within so many seeds a broken rule is found.
-const MOST: u64 = 100;
+const MOST: u64 = 600;
 
 /// How the account speaks of rows that are wrong.
 const ROWS: &str = "not what the log says";

@@ -196,6 +196,26 @@ const VIEW_MISTAKES: &[(&str, &str)] = &[
         "from = 'payments'\ncount = true",
         "4:8: 'from' in [view.v]: no stream is called 'payments'; there are 'rides'",
     ),
+    (
+        "from = 'rides'\ncount = true\ngrace = '1s'",
+        "6:1: 'grace' in [view.v]: it is for windows, and there is no 'window', as in window = \"1m\"",
+    ),
+    (
+        "from = 'rides'\ncount = true\nwindow = '1m'\nlate = 'ammend'",
+        "7:8: 'late' in [view.v] must be \"amend\" or \"list\", not \"ammend\"; did you mean \"amend\"?",
+    ),
+    (
+        "from = 'rides'\ncount = true\nwindow = '1m'\nsink = 'influx'",
+        "7:8: 'sink' in [view.v]: no sink is called 'influx'; declare it with [sink.influx]",
+    ),
+    (
+        "from = 'rides'\ncount = true\nwindow = '1m'\nsink = 'influx1'\n[sink.influx]\nkind = 'file'\npath = 'a'",
+        "7:8: 'sink' in [view.v]: no sink is called 'influx1'; did you mean 'influx'?",
+    ),
+    (
+        "from = 'rides'\ncount = true\nwindows = '1m'",
+        "6:1: unknown setting 'windows' in [view.v]; did you mean 'window'?",
+    ),
     ("from = 1\ncount = true", "4:8: 'from' in [view.v] must be text in quotes, not a number"),
     ("count = true", "3:7: [view.v] needs 'from': the stream that it is kept of"),
     (
