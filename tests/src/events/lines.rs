@@ -48,9 +48,12 @@ pub fn well_known() -> Vec<Line> {
     ]
 }
 
+/// Who saw what when: users and times, of an event type and a product in a minute.
+type Seen<'a> = BTreeMap<(String, String, i64), BTreeSet<(&'a str, i64)>>;
+
 /// What the databases must hold of these, however often each was sent.
 pub fn expected<'a>(lines: impl IntoIterator<Item = &'a Line>) -> Rows {
-    let mut users: BTreeMap<(String, String, i64), BTreeSet<(&str, i64)>> = BTreeMap::new();
+    let mut users = Seen::new();
     for line in lines {
         let start = line.time.div_euclid(MINUTE) * MINUTE;
         let group = (line.event_type.clone(), line.product.clone(), start);
