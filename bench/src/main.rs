@@ -1,4 +1,5 @@
-//! Benchmarks: `cargo xtask bench engines`, `cargo xtask bench cluster`, `cargo xtask bench lifts`.
+//! Benchmarks: `cargo xtask bench engines`, `cargo xtask bench cluster`, `cargo xtask bench lifts`, `cargo xtask
+//! bench events`.
 //!
 //! Each figure of the engines and of the lift rides stands beside its limit or peer, measured in the same
 //! run and in turn with it, since the machine's own speed varies: what counts is the ratio. The cluster's
@@ -6,6 +7,7 @@
 
 mod cluster;
 mod engines;
+mod events;
 mod lifts;
 mod measure;
 mod report;
@@ -40,6 +42,8 @@ enum Command {
         #[arg(long)]
         only: Option<lifts::Part>,
     },
+    /// Events by the minute beside Bytewax and StatsD.
+    Events,
     /// The bare handler, as a process of its own.
     #[command(hide = true)]
     ServeLimit {
@@ -76,6 +80,10 @@ async fn main() -> Result<()> {
             let pace = if quick { lifts::Pace::QUICK } else { lifts::Pace::FULL };
             let keep = !quick && only.is_none();
             show(&lifts::run(pace, only, keep).await?, keep)
+        }
+        Command::Events => {
+            let pace = if quick { events::Pace::QUICK } else { events::Pace::FULL };
+            show(&events::run(pace).await?, !quick)
         }
         Command::ServeLimit { listen } => lifts::limit::serve(listen).await,
         Command::ServeUsual { listen, redis, amqp } => {

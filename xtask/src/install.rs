@@ -22,6 +22,9 @@ const SERVERS: Programs = &[
 /// What benchmarks need besides.
 const LOAD: Programs = &[("wrk", "wrk")];
 
+/// What the peers of a benchmark run on.
+const PEERS: Programs = &[("node", "nodejs"), ("npm", "npm"), ("python3", "python3-venv")];
+
 /// Installs the servers that are missing.
 pub(crate) fn servers() -> Result<()> {
     install(SERVERS)
@@ -30,6 +33,11 @@ pub(crate) fn servers() -> Result<()> {
 /// Installs what makes load, if it is missing.
 pub(crate) fn load() -> Result<()> {
     install(LOAD)
+}
+
+/// Installs what peers run on, if it is missing.
+pub(crate) fn peers() -> Result<()> {
+    install(PEERS)
 }
 
 fn install(programs: Programs) -> Result<()> {

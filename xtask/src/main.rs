@@ -59,6 +59,10 @@ fn main() -> Result<()> {
                 // It is measured as the program that users start.
                 shell::run(&mut cargo(&["build", "--release", "--package", "consort"]))?;
             }
+            if what == "events" {
+                install::peers()?;
+                shell::run(&mut cargo(&["build", "--release", "--package", "consort"]))?;
+            }
             let mut bench = cargo(&["run", "--release", "--package", "consort-bench", "--", &what]);
             if quick {
                 bench.arg("--quick");

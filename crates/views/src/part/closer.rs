@@ -357,3 +357,6 @@ impl From<QueryError> for Halt {
         Halt::Trouble(error.to_string())
     }
 }
+
+#[cfg(test)]
+mod tests;

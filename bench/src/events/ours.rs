@@ -1,0 +1,184 @@
+//! Consort: a node in its own folder, with the two views of the example.
+
+use std::fs;
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use consort_client::{Client, Connection, Method};
+use consort_testbed::{Port, Process};
+use futures::future::try_join_all;
+use tempfile::TempDir;
+use tokio::time::sleep;
+
+use super::lines::Lines;
+
+/// Posts under way at once.
+const POSTS: usize = 4;
+
+/// Lines of a datagram: some 1.4 kB.
+const DATAGRAM: usize = 15;
+
+/// The rates that are tried, in lines a second; the first at which the kernel drops ends it.
+const RATES: [usize; 8] = [50_000, 100_000, 150_000, 200_000, 300_000, 400_000, 600_000, 800_000];
+
+/// Many times what anything should take.
+const WITHIN: Duration = Duration::from_secs(300);
+
+const CONFIG: &str = r#"
+[log]
+level = "warn"
+[stream.events]
+udp = "127.0.0.1:UDP"
+udp_buffer = "32MiB"
+form = "line"
+key = ["event_type", "product"]
+[view.unique_user_event]
+from = "events"
+by = ["event_type", "product"]
+window = "1m"
+distinct = "value"
+[view.cumulative_user_event]
+from = "events"
+by = ["event_type", "product"]
+window = "1m"
+distinct = ["value", "_time"]
+"#;
+
+/// A node of its own.
+pub(super) struct Node {
+    _process: Process,
+    address: String,
+    udp: Port,
+    _folder: TempDir,
+}
+
+fn program() -> Result<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/release/consort");
+    ensure!(path.exists(), "{} is not built: cargo build --release", path.display());
+    Ok(path)
+}
+
+impl Node {
+    /// Starts it, and waits until it is ready.
+    pub(super) async fn start() -> Result<Node> {
+        let folder = tempfile::Builder::new().prefix("consort-events-").tempdir()?;
+        let (http, udp) = (Port::claim(), Port::claim());
+        let file = folder.path().join("consort.toml");
+        fs::write(&file, CONFIG.replace("UDP", &udp.number().to_string()))?;
+        let mut command = Command::new(program()?);
+        command.arg("serve").arg("-c").arg(file);
+        command.args(["--listen", &format!("127.0.0.1:{}", http.number())]);
+        command.args(["--engine", &format!("embedded:{}", folder.path().join("data").display())]);
+        let process = Process::start(&command, &folder.path().join("log"));
+        let address = format!("http://127.0.0.1:{}", http.number());
+        let node = Node { _process: process, address, udp, _folder: folder };
+        let began = Instant::now();
+        while node.get("/readyz").await.is_err() {
+            ensure!(began.elapsed() < WITHIN, "the node does not become ready");
+            sleep(Duration::from_millis(50)).await;
+        }
+        Ok(node)
+    }
+
+    async fn get(&self, path: &str) -> Result<String> {
+        let mut connection = Connection::new(Client::new(&self.address, None)?, WITHIN);
+        let reply = connection.send(Method::GET, path, &[], "").await?;
+        ensure!(reply.status == 200, "{path}: {}", reply.status);
+        Ok(String::from_utf8_lossy(&reply.body).into_owned())
+    }
+
+    /// A figure of `/metrics`.
+    async fn figure(&self, name: &str) -> Result<u64> {
+        let text = self.get("/metrics").await?;
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        Ok(line.and_then(|value| value.parse::<f64>().ok()).unwrap_or_default() as u64)
+    }
+
+    /// Seconds until both views have these lines, and say so group by group.
+    pub(super) async fn write(&self, lines: &Lines) -> Result<f64> {
+        let began = Instant::now();
+        let all: Vec<&[u8]> = lines.text.split_inclusive(|byte| *byte == b'\n').collect();
+        let bodies = all.chunks(lines.count.div_ceil(POSTS)).map(<[&[u8]]>::concat);
+        let posts = bodies.map(|body| async move {
+            let mut connection = Connection::new(Client::new(&self.address, None)?, WITHIN);
+            let reply = connection.send(Method::POST, "/write?db=events", &[], body).await?;
+            ensure!(reply.status == 204, "{}", String::from_utf8_lossy(&reply.body));
+            Ok(())
+        });
+        try_join_all(posts).await?;
+        self.applied(lines.count as u64, began).await?;
+        let seconds = began.elapsed().as_secs_f64();
+        for view in ["unique_user_event", "cumulative_user_event"] {
+            let answer: serde_json::Value =
+                serde_json::from_str(&self.get(&format!("/views/{view}?limit=100")).await?)?;
+            let groups = answer["groups"].as_array().context("groups")?;
+            let sum: u64 = groups.iter().filter_map(|group| group["value"].as_u64()).sum();
+            ensure!(sum == lines.count as u64, "{view}: {sum} of {}", lines.count);
+        }
+        Ok(seconds)
+    }
+
+    async fn applied(&self, wanted: u64, began: Instant) -> Result<()> {
+        for view in ["unique_user_event", "cumulative_user_event"] {
+            let name = format!("consort_view_events{{view=\"{view}\",outcome=\"applied\"}}");
+            while self.figure(&name).await? < wanted {
+                ensure!(began.elapsed() < WITHIN, "{view} does not catch up");
+                sleep(Duration::from_millis(20)).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn dropped(&self) -> Result<u64> {
+        let text = self.get("/metrics").await?;
+        let drops = text.lines().filter(|line| line.starts_with("consort_udp_dropped_total"));
+        Ok(drops.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum())
+    }
+}
+
+/// The highest of the rates, in lines a second, at which nothing is dropped and the views keep up.
+pub(super) async fn highest_rate(lines: &Lines, seconds: u64) -> Result<f64> {
+    let mut best = 0.0;
+    for rate in RATES {
+        let node = Node::start().await?;
+        let wanted = (rate * seconds as usize).min(lines.count);
+        let text = lines.text.clone();
+        let to = node.udp.number();
+        let sent = tokio::task::spawn_blocking(move || send(&text, wanted, rate, to));
+        let (sent, took) = sent.await??;
+        let began = Instant::now();
+        sleep(Duration::from_millis(300)).await;
+        if node.dropped().await? > 0 {
+            break;
+        }
+        node.applied(sent as u64, began).await?;
+        best = sent as f64 / (took + began.elapsed().as_secs_f64());
+    }
+    if best == 0.0 {
+        bail!("datagrams are dropped even at {} lines a second", RATES[0]);
+    }
+    Ok(best)
+}
+
+/// Sends so many lines at a rate; says how many, and in how many seconds.
+fn send(text: &[u8], wanted: usize, rate: usize, to: u16) -> Result<(usize, f64)> {
+    let socket = UdpSocket::bind("127.0.0.1:0")?;
+    socket.connect(("127.0.0.1", to))?;
+    let all: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').take(wanted).collect();
+    let began = Instant::now();
+    let mut sent = 0;
+    for some in all.chunks(DATAGRAM) {
+        let due = Duration::from_secs_f64(sent as f64 / rate as f64);
+        if let Some(early) = due.checked_sub(began.elapsed())
+            && early > Duration::from_millis(1)
+        {
+            std::thread::sleep(early);
+        }
+        socket.send(&some.concat())?;
+        sent += some.len();
+    }
+    Ok((sent, began.elapsed().as_secs_f64()))
+}
