@@ -49,7 +49,8 @@ lines = op.input("lines", flow, FileSource(sys.argv[1], batch_size=1000))
 keyed = op.map("parse", lines, parse)
 clock = win.EventClock(
     ts_getter=lambda event: EPOCH + timedelta(microseconds=event[1] // 1000),
-    wait_for_system_duration=timedelta(seconds=5),
+    # Longer than the flow takes: its watermark goes by the system's clock, and nothing may be late.
+    wait_for_system_duration=timedelta(minutes=30),
 )
 minutes = win.TumblingWindower(length=timedelta(minutes=1), align_to=EPOCH)
 folded = win.fold_window("fold", keyed, clock, minutes, lambda: (set(), set()), fold, merge)

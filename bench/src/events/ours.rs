@@ -27,6 +27,7 @@ const RATES: [usize; 8] = [50_000, 100_000, 150_000, 200_000, 300_000, 400_000, 
 /// Many times what anything should take.
 const WITHIN: Duration = Duration::from_secs(300);
 
+/// Without a gate: all lines are there at once, and what is measured is how soon they are in the views.
 const CONFIG: &str = r#"
 [log]
 level = "warn"
@@ -34,6 +35,7 @@ level = "warn"
 udp = "127.0.0.1:UDP"
 udp_buffer = "32MiB"
 form = "line"
+gate = "off"
 key = ["event_type", "product"]
 [view.unique_user_event]
 from = "events"

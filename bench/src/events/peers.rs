@@ -73,7 +73,7 @@ impl StatsD {
     pub(super) fn install() -> Result<Self> {
         let folder = folder("statsd")?;
         if !folder.join("node_modules/statsd").exists() {
-            let install = ["install", "--silent", "--no-audit", "--no-fund", "statsd@0.10.2"];
+            let install = ["install", "--silent", "--no-audit", "--no-fund", "statsd@0.9.0"];
             done(Command::new("npm").args(install).current_dir(&folder))?;
         }
         Ok(StatsD { folder })
