@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 use tokio::sync::watch;
 
 use crate::role::Role;
+use crate::runtime::Runtime;
 
 /// A part of the product that brings roles and knows how to do their work.
 pub trait Part: Send + Sync + fmt::Debug {
@@ -80,6 +81,29 @@ impl Gauge {
 }
 
 impl Tenure {
+    /// Does `round` again and again until the tenure is to end. It answers with what hinders it, which is
+    /// told, and with when to go on; it may be dropped at any await.
+    pub async fn rounds<R, F>(mut self, runtime: &dyn Runtime, mut round: R) -> Ended
+    where
+        R: FnMut() -> F,
+        F: Future<Output = (Option<String>, Duration)>,
+    {
+        self.ready();
+        loop {
+            let (trouble, pause) = tokio::select! {
+                biased;
+                () = self.ending() => return Ended::Drained,
+                done = round() => done,
+            };
+            self.say(|gauge| gauge.trouble = trouble);
+            tokio::select! {
+                biased;
+                () = self.ending() => return Ended::Drained,
+                () = runtime.sleep(pause) => {}
+            }
+        }
+    }
+
     /// A tenure of `role` under the lease's `epoch`.
     pub fn new(role: Role, epoch: u64) -> (Tenure, TenureControl) {
         let (end, ending) = watch::channel(false);

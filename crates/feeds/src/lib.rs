@@ -1,6 +1,6 @@
 //! Rows on their way out: sinks, to which they are delivered, and subscriptions, by which they are read.
 //!
-//! Whoever emits rows appends them to a feed of the store ([`names::rows`]), in the shard of their group.
+//! Whoever emits rows appends them to a feed of the store ([`Row::feed`](consort_kernel::Row::feed)), in the shard of their group.
 //! [`FeedsPart`] brings a role for each sink and shard, which delivers what stands in those feeds at least
 //! once and in order, and one for each feed that lets go of what nobody needs any more. A
 //! [`Subscription`] reads the same feeds with a cursor over all shards.

@@ -2,11 +2,6 @@
 
 use consort_kernel::{Key, Name, NameError};
 
-/// The feed of a view's rows, in every shard.
-pub fn rows(view: &str) -> Result<Name, NameError> {
-    Name::new(&format!("rows.{view}"))
-}
-
 /// The list of rows that a sink refused for good, in every shard.
 pub fn parked(sink: &Name) -> Result<Name, NameError> {
     Name::new(&format!("parked.{sink}"))

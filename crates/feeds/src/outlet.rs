@@ -1,8 +1,7 @@
 //! Which feeds go to which sink.
 
-use consort_kernel::{Name, NameError};
+use consort_kernel::{Name, NameError, Row};
 
-use crate::names;
 use crate::sink::config::SinkConfig;
 
 /// A sink with the feeds that are delivered to it.
@@ -39,7 +38,7 @@ pub fn outlets<'a>(
     let mut outlets: Vec<Outlet> =
         sinks.iter().map(|sink| Outlet { sink: sink.clone(), feeds: Vec::new() }).collect();
     for (view, named) in views {
-        let feed = names::rows(view).map_err(|error| UnknownSink::Name(view.into(), error))?;
+        let feed = Row::feed(view).map_err(|error| UnknownSink::Name(view.into(), error))?;
         for name in named {
             let outlet = outlets.iter_mut().find(|outlet| outlet.sink.name.as_str() == name);
             let Some(outlet) = outlet else {

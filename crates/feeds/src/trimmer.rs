@@ -32,21 +32,9 @@ pub(crate) struct Trimmer {
 
 impl Trimmer {
     /// Looks again and again until the tenure ends. What fails is tried again in the next round.
-    pub(crate) async fn run(self, mut tenure: Tenure) -> Ended {
-        tenure.ready();
-        loop {
-            let trouble = tokio::select! {
-                biased;
-                () = tenure.ending() => return Ended::Drained,
-                done = self.round() => done.err(),
-            };
-            tenure.say(|gauge| gauge.trouble = trouble);
-            tokio::select! {
-                biased;
-                () = tenure.ending() => return Ended::Drained,
-                () = self.runtime.sleep(ROUND) => {}
-            }
-        }
+    pub(crate) async fn run(self, tenure: Tenure) -> Ended {
+        let round = || async { (self.round().await.err(), ROUND) };
+        tenure.rounds(&*self.runtime, round).await
     }
 
     async fn round(&self) -> Result<(), String> {

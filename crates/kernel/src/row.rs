@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use crate::moment::Moment;
+use crate::name::{Name, NameError};
 
 /// The format of stored rows.
 const VERSION: u8 = 1;
@@ -46,6 +47,11 @@ pub enum RowError {
 }
 
 impl Row {
+    /// The feed that the rows of a view stand in, each in the shard of its group.
+    pub fn feed(view: &str) -> Result<Name, NameError> {
+        Name::new(&format!("rows.{view}"))
+    }
+
     /// The entry of a feed: one byte of format version, then JSON.
     pub fn encode(&self) -> Bytes {
         let mut bytes = vec![VERSION];

@@ -1,7 +1,7 @@
 //! Where views keep their cells and lists.
 
 use bytes::Bytes;
-use consort_kernel::{Element, Key, Moment, Name, Note, Shard, shard_of};
+use consort_kernel::{Element, Key, Moment, Name, NameError, Note, Row, Shard, shard_of};
 
 use crate::value::Value;
 use crate::view::View;
@@ -120,8 +120,8 @@ pub(crate) fn late(view: &Name) -> Name {
 }
 
 /// The rows of a view's windows, in the shard of their group.
-pub fn rows(view: &Name) -> Name {
-    feed("rows", view)
+pub(crate) fn rows(view: &Name) -> Name {
+    named(Row::feed(view.as_str()), view)
 }
 
 /// The key of a partition's tally, in its home shard.
@@ -160,7 +160,11 @@ pub(crate) fn overflow_group(entry: &Bytes) -> Key {
 }
 
 fn feed(what: &str, of: &Name) -> Name {
-    match Name::new(&format!("{what}.{of}")) {
+    named(Name::new(&format!("{what}.{of}")), of)
+}
+
+fn named(name: Result<Name, NameError>, of: &Name) -> Name {
+    match name {
         Ok(name) => name,
         // Streams and views with longer names are refused when they are declared.
         Err(error) => panic!("the name {of} is too long: {error}"),

@@ -11,10 +11,10 @@ use consort_kernel::limits::PAGE_ROWS;
 use consort_kernel::{Key, QueryError, Store, Value as Held};
 use futures::future::try_join_all;
 
+use crate::hex::{hex, unhex};
 use crate::keys;
 use crate::value::{Kind, Value, parse};
 use crate::view::{Aggregate, View};
-use crate::window::{hex, unhex};
 use merge::Merge;
 pub use page::{InWindow, Outcome, Page, Row, group_json};
 pub(crate) use page::{group_fields, json_of};

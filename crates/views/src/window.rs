@@ -13,6 +13,8 @@ use consort_cluster::format::{self, FormatError};
 use consort_kernel::{Key, Moment, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::hex::{hex, unhex};
+
 /// The shortest and the longest window.
 pub const LENGTHS: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(86_400);
@@ -168,20 +170,6 @@ pub(crate) fn moment_of(time: Timestamp) -> Moment {
 /// Whether an event of this moment is too far ahead of its frame.
 pub(crate) fn is_ahead(moment: Moment, appended: Timestamp) -> bool {
     moment > moment_of(appended.after(MAX_FUTURE))
-}
-
-/// Bytes as hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// What [`hex`] wrote.
-pub(crate) fn unhex(text: &str) -> Option<Bytes> {
-    let digits = |at: usize| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
-    if !text.len().is_multiple_of(2) || !text.is_ascii() {
-        return None;
-    }
-    (0..text.len()).step_by(2).map(digits).collect::<Option<Vec<u8>>>().map(Bytes::from)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use consort_cluster::format;
 use consort_kernel::{
     Cursor, FrameKind, Key, Kind, Moment, Most, Name, Row, Shard, Store as _, Value,
 };
-use consort_views::{Event, Late, Rejected, View, rows};
+use consort_views::{Event, Late, Rejected, View};
 use serde::Deserialize;
 
 use super::stage::{GRACE, PARTITIONS, Stage};
@@ -134,8 +134,9 @@ impl Account {
     /// The newest value of each group, after a look at how its revisions follow each other.
     fn newest(&mut self, world: &World, view: &View) -> Result<BTreeMap<Group, String>, String> {
         let mut newest: BTreeMap<Group, (u64, String)> = BTreeMap::new();
+        let list = Row::feed(view.name.as_str()).map_err(|error| error.to_string())?;
         for shard in shards(world) {
-            for entry in feed(world, shard, &rows(&view.name)) {
+            for entry in feed(world, shard, &list) {
                 let row = Row::decode(&entry).map_err(|error| error.to_string())?;
                 let group = row.group.0.first().and_then(|(_, json)| json.get().parse().ok());
                 let group = (row.start.0, group.unwrap_or(i64::MIN));

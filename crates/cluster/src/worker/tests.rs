@@ -6,8 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use consort_kernel::memory::{MemoryLog, MemoryStore};
 use consort_kernel::{
-    AppendError, Cell, Cursor, Frame, FrameKind, Key, Kind, Log, ManualClock, Most, Partition,
-    Producer, SeededEntropy, Shard, Store, Timestamp, Value, memory, shard_of,
+    AppendError, Cell, Commit, Cursor, Frame, FrameKind, Key, Kind, Log, ManualClock, Most,
+    Operation, Partition, Producer, SeededEntropy, Shard, Store, Timestamp, Value, memory,
+    shard_of,
 };
 
 use super::*;
@@ -22,6 +23,7 @@ const SHARDS: u16 = 4;
 struct Tally {
     ids: bool,
     tick: Option<Duration>,
+    awaited: bool,
 }
 
 impl Plan for Tally {
@@ -41,6 +43,15 @@ impl Plan for Tally {
     fn tick_after(&self) -> Option<Duration> {
         self.tick
     }
+
+    fn awaited(&self) -> Option<(Shard, Key)> {
+        self.awaited.then(awaited)
+    }
+}
+
+/// Where the tests say how far the watermark is awaited.
+fn awaited() -> (Shard, Key) {
+    (Shard(0), Key::from(["awaited"]))
 }
 
 struct Bed {
@@ -61,7 +72,7 @@ impl Bed {
         let clock = Arc::new(ManualClock::at(Timestamp(1_000_000)));
         let (log, store) = memory::open(SHARDS, clock.clone());
         let partition = Partition::new("s".parse().unwrap(), 0);
-        let plan = Arc::new(Tally { ids: false, tick: None });
+        let plan = Arc::new(Tally { ids: false, tick: None, awaited: false });
         Bed { log: Arc::new(log), store: Arc::new(store), clock, partition, plan }
     }
 
@@ -70,17 +81,23 @@ impl Bed {
     }
 
     fn start_on(&self, log: Arc<dyn Log>) -> Running {
+        let options = self.options(log);
+        let runtime = Arc::clone(&options.runtime);
+        let (tenure, control) = Tenure::new(Role::new("worker", "s/0"), 1);
+        Running { control, task: Task::spawn(&*runtime, "worker", run(options, tenure)) }
+    }
+
+    fn options(&self, log: Arc<dyn Log>) -> Options {
         let runtime: Arc<dyn Runtime> = TokioRuntime::current();
         let store: Arc<dyn Store> = self.store.clone();
         let entropy: Arc<dyn Entropy> = Arc::new(SeededEntropy::new(7));
         let give_up = Duration::from_secs(1);
         let appender =
             Appender::new(log.clone(), store.clone(), runtime.clone(), entropy.clone(), give_up);
-        let (tenure, control) = Tenure::new(Role::new("worker", "s/0"), 1);
-        let options = Options {
+        Options {
             log,
             store,
-            runtime: runtime.clone(),
+            runtime,
             entropy,
             partition: self.partition.clone(),
             pipeline: "all".parse().unwrap(),
@@ -89,8 +106,7 @@ impl Bed {
             batch: Most::entries(3),
             linger: Duration::ZERO,
             yield_after: Duration::from_secs(10),
-        };
-        Running { control, task: Task::spawn(&*runtime, "worker", run(options, tenure)) }
+        }
     }
 
     async fn append(&self, producer: u64, sequence: u64, records: &[&'static str]) {
@@ -337,7 +353,7 @@ async fn a_shard_that_was_rolled_back_is_applied_again_from_its_mark() {
 
 #[tokio::test(start_paused = true)]
 async fn a_record_with_an_id_counts_once() {
-    let bed = Bed { plan: Arc::new(Tally { ids: true, tick: None }), ..Bed::new() };
+    let bed = Bed { plan: Arc::new(Tally { ids: true, tick: None, awaited: false }), ..Bed::new() };
     let worker = bed.start();
     bed.append(1, 0, &["a", "b", "a"]).await;
     bed.append(2, 0, &["b", "c"]).await;
@@ -354,7 +370,7 @@ async fn a_record_with_an_id_counts_once() {
 #[tokio::test(start_paused = true)]
 async fn a_silent_partition_ticks_and_its_watermark_moves() {
     let tick = Some(Duration::from_millis(500));
-    let bed = Bed { plan: Arc::new(Tally { ids: false, tick }), ..Bed::new() };
+    let bed = Bed { plan: Arc::new(Tally { ids: false, tick, awaited: false }), ..Bed::new() };
     let worker = bed.start();
     bed.append(1, 0, &["a"]).await;
     bed.applied(1).await;
@@ -408,4 +424,83 @@ async fn an_owner_that_gets_nowhere_yields_and_says_why() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_partition_ticks_only_while_its_watermark_is_awaited() {
+    let mut bed = Bed::new();
+    let tick = Some(Duration::from_millis(500));
+    bed.plan = Arc::new(Tally { ids: false, tick, awaited: true });
+    let worker = bed.start();
+    bed.append(1, 0, &["a"]).await;
+    bed.applied(1).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(bed.checkpoint().await.stand.next, 1, "nobody waits, and nothing is appended");
+    bed.clock.advance(Duration::from_secs(60));
+    let now = bed.store.now().await.unwrap();
+    let (shard, key) = awaited();
+    let rank = Bytes::copy_from_slice(&now.0.to_be_bytes());
+    let wait = Commit::of([Operation::Max { key, rank }]);
+    bed.store.commit(shard, wait).await.unwrap();
+    bed.applied(2).await;
+    assert!(bed.checkpoint().await.stand.watermark() >= now, "one tick is enough");
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(bed.checkpoint().await.stand.next, 2, "and it is the only one");
+    worker.drain().await;
+}
+
+/// A log that gives one entry at a time, as a broker gives few.
+#[derive(Debug)]
+struct Sparing(Arc<MemoryLog>);
+
+#[async_trait::async_trait]
+impl Log for Sparing {
+    async fn append(&self, at: &Partition, frame: &Frame) -> Result<(), AppendError> {
+        self.0.append(at, frame).await
+    }
+
+    async fn read(
+        &self,
+        at: &Partition,
+        after: &Cursor,
+        _: Most,
+        wait: Duration,
+    ) -> Result<Vec<LogEntry>, ReadError> {
+        self.0.read(at, after, Most::entries(1), wait).await
+    }
+
+    async fn first(&self, at: &Partition) -> Result<u64, Fault> {
+        self.0.first(at).await
+    }
+
+    async fn trim(&self, at: &Partition, before: u64) -> Result<(), Fault> {
+        self.0.trim(at, before).await
+    }
+
+    async fn ping(&self) -> Result<(), Fault> {
+        self.0.ping().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_is_filled_from_a_log_that_gives_little_at_once() {
+    let bed = Bed::new();
+    for sequence in 0..5 {
+        bed.append(1, sequence, &["a"]).await;
+    }
+    let sparing: Arc<dyn Log> = Arc::new(Sparing(bed.log.clone()));
+    let batches = async |linger| {
+        let (tenure, _control) = Tenure::new(Role::new("worker", "s/0"), 1);
+        let options = Options { linger, ..bed.options(sparing.clone()) };
+        let worker = Worker::new(options, tenure);
+        let (mut stand, mut batches) = (Stand::default(), Vec::new());
+        while stand.next < 5 {
+            let entries = worker.read(&stand).await.unwrap().unwrap();
+            entries.iter().for_each(|entry| drop(stand.pass(entry, Timestamp(0))));
+            batches.push(entries.len());
+        }
+        batches
+    };
+    assert_eq!(batches(Duration::from_millis(400)).await, [3, 2], "a batch has three at most");
+    assert_eq!(batches(Duration::ZERO).await, [1; 5]);
 }

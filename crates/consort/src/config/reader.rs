@@ -9,6 +9,7 @@ use super::declared::{Declaration, Entry, Kind, Node, Parts};
 use super::fields::Fields;
 use super::problem::Problem;
 use super::read::{self, Raw};
+use super::redact::SecretUrl;
 use super::spot::Spots;
 use super::suggest::nearest;
 use super::uses;
@@ -129,6 +130,27 @@ impl<'a> Reader<'a> {
         let value = read(&mut inner);
         self.flawed |= inner.flawed;
         value
+    }
+
+    /// The RabbitMQ at `url`, or else the engine's: none if it has none, an error if that cannot be read.
+    pub(super) fn broker(
+        &mut self,
+        engine: Result<Option<&SecretUrl>, ()>,
+        what: &str,
+    ) -> Option<SecretUrl> {
+        match (self.get("url"), engine) {
+            (Some(_), _) => self.read("url", read::broker_url),
+            (None, Ok(Some(broker))) => Some(broker.clone()),
+            (None, Err(())) => {
+                self.excuse();
+                None
+            }
+            (None, Ok(None)) => {
+                let default = "where [engine] has a 'broker', that is the default";
+                self.missing(&["url"], format!("'url': {what} ({default})"));
+                None
+            }
+        }
     }
 
     /// As messages name it.

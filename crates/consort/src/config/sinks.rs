@@ -186,19 +186,7 @@ fn read_amqp(
     reader: &mut Reader<'_>,
     broker: Result<Option<&SecretUrl>, ()>,
 ) -> Option<AmqpConfig> {
-    let url = match (reader.get("url"), broker) {
-        (Some(_), _) => reader.read("url", read::broker_url),
-        (None, Ok(Some(broker))) => Some(broker.clone()),
-        (None, Err(())) => {
-            reader.excuse();
-            None
-        }
-        (None, Ok(None)) => {
-            let needs = "'url': the RabbitMQ to publish to (where [engine] has a 'broker', that is the default)";
-            reader.missing(&["url"], needs);
-            None
-        }
-    };
+    let url = reader.broker(broker, "the RabbitMQ to publish to");
     let short = |raw: &Raw| {
         let text = read::text(raw)?;
         match text.len() <= AMQP_MOST {

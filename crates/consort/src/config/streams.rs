@@ -211,19 +211,7 @@ fn read_amqp(
         return None;
     };
     reader.inner(entry, entries, &AMQP_SETTINGS, |reader| {
-        let url = match (reader.get("url"), broker) {
-            (Some(_), _) => reader.read("url", read::broker_url),
-            (None, Ok(Some(broker))) => Some(broker.clone()),
-            (None, Err(())) => {
-                reader.excuse();
-                None
-            }
-            (None, Ok(None)) => {
-                let needs = "'url': the RabbitMQ that has the queue (where [engine] has a 'broker', that is the default)";
-                reader.missing(&["url"], needs);
-                None
-            }
-        };
+        let url = reader.broker(broker, "the RabbitMQ that has the queue");
         if reader.get("queue").is_none() {
             reader.missing(&["queue"], "'queue': the queue that the stream reads");
         }
@@ -231,7 +219,9 @@ fn read_amqp(
             let name = read::text(raw)?;
             match name.len() {
                 1..=QUEUE_MOST => Ok(name.to_owned()),
-                length => Err(format!("must be a name of 1 to {QUEUE_MOST} bytes, not of {length}")),
+                length => {
+                    Err(format!("must be a name of 1 to {QUEUE_MOST} bytes, not of {length}"))
+                }
             }
         });
         Some(AmqpSource { url: url?, queue: queue? })

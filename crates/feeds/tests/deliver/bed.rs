@@ -63,7 +63,7 @@ impl Bed {
     /// Appends rows as whoever emits them does.
     pub(crate) async fn emit(&self, rows: impl IntoIterator<Item = Row>) {
         let note = |row: Row| {
-            let feed = consort_feeds::names::rows(&row.name).unwrap();
+            let feed = Row::feed(&row.name).unwrap();
             Operation::Append(Note { feed, entry: row.encode() })
         };
         self.store.commit(SHARD, Commit::of(rows.into_iter().map(note))).await.unwrap();

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use consort_feeds::names;
-use consort_kernel::{Name, NameError};
+use consort_kernel::{Name, NameError, Row};
 
 /// The part whose feeds are the rows of views.
 const VIEWS: &str = "views";
@@ -22,7 +21,7 @@ pub struct FeedName {
 impl FeedName {
     /// The rows of a view with a window.
     pub fn view(view: &str) -> Result<FeedName, NameError> {
-        Ok(FeedName { part: VIEWS.into(), name: view.into(), feed: names::rows(view)? })
+        Ok(FeedName { part: VIEWS.into(), name: view.into(), feed: Row::feed(view)? })
     }
 
     /// Where it is served.

@@ -78,26 +78,15 @@ struct Found {
 
 impl Closer {
     /// Looks again and again until the tenure ends.
-    pub(super) async fn run(self, mut tenure: Tenure) -> Ended {
-        tenure.ready();
-        loop {
-            let round = tokio::select! {
-                biased;
-                () = tenure.ending() => return Ended::Drained,
-                round = self.round() => round,
-            };
-            let (trouble, pause) = match round {
-                Ok((trouble, pause)) => (trouble, pause),
+    pub(super) async fn run(self, tenure: Tenure) -> Ended {
+        let round = || async {
+            match self.round().await {
+                Ok(found) => found,
                 Err(Halt::Stale) => (None, LOOK_SOON),
                 Err(Halt::Trouble(trouble)) => (Some(trouble), LOOK_EVERY),
-            };
-            tenure.say(|gauge| gauge.trouble = trouble);
-            tokio::select! {
-                biased;
-                () = tenure.ending() => return Ended::Drained,
-                () = self.runtime.sleep(pause) => {}
             }
-        }
+        };
+        tenure.rounds(&*self.runtime, round).await
     }
 
     /// Looks at every window once. Says what hinders, and when to look again.

@@ -30,21 +30,9 @@ pub(super) struct Keeper {
 
 impl Keeper {
     /// Looks again and again until the tenure ends. What fails is tried again in the next round.
-    pub(super) async fn run(self, mut tenure: Tenure) -> Ended {
-        tenure.ready();
-        loop {
-            let trouble = tokio::select! {
-                biased;
-                () = tenure.ending() => return Ended::Drained,
-                done = self.round() => done.err(),
-            };
-            tenure.say(|gauge| gauge.trouble = trouble);
-            tokio::select! {
-                biased;
-                () = tenure.ending() => return Ended::Drained,
-                () = self.runtime.sleep(ROUND) => {}
-            }
-        }
+    pub(super) async fn run(self, tenure: Tenure) -> Ended {
+        let round = || async { (self.round().await.err(), ROUND) };
+        tenure.rounds(&*self.runtime, round).await
     }
 
     async fn round(&self) -> Result<(), String> {

@@ -9,9 +9,10 @@ use consort_kernel::{Cell, Key, Kind, Moment, QueryError, Shard, Store, Value as
 use super::merge::Merge;
 use super::page::{InWindow, Page, Row};
 use super::{Query, QueryRefusal, outcome};
+use crate::hex::hex;
 use crate::keys;
 use crate::view::Aggregate;
-use crate::window::{WindowState, Windows, hex};
+use crate::window::{WindowState, Windows};
 
 /// Which windows are asked for: those that begin at `from` or later, and before `until`.
 #[derive(Clone, Copy, Debug, Default)]
