@@ -140,7 +140,7 @@ pub trait Store: Send + Sync + fmt::Debug {
         limit: usize,
     ) -> Result<Vec<Bytes>, QueryError>;
 
-    /// How many members a set has: exact, without reading them. 0 if there is none.
+    /// How many members a set has: exact, 0 if there is none. An engine may have to read what came lately.
     async fn cardinality(&self, shard: Shard, key: &Key) -> Result<u64, QueryError> {
         let cell = Cell::new(Kind::Set, key.clone());
         let values = self.get(shard, &[cell]).await?;

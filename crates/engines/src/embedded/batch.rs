@@ -12,29 +12,37 @@ use consort_kernel::{
 use hashbrown::{HashMap, HashSet};
 
 use super::cache::Cache;
-use super::cell::{Row, SetRow};
-use super::members::Members;
+use super::cell::Row;
+use super::merger::{Due, Merged};
 use super::rows;
+use super::runs::Blocks;
+use super::sets::SetRow;
 use super::small::SmallSet;
 use super::sweep::Backlog;
 use super::tables::Tables;
 
-/// The row that keeps the last generation given to a set.
+/// The row that keeps the last number given to a set's generation or run.
 const GENERATION_ROW: &[u8] = b"generation";
 
 /// What the writer remembers from batch to batch.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     pub(super) cache: Cache,
-    members: Members,
     pub(super) backlog: Backlog,
     /// The next number of each partition and feed, by table and prefix.
     next: HashMap<(bool, Vec<u8>), u64>,
-    /// The last generation given to a set.
+    /// The last number given to a set's generation or run.
     generation: Option<u64>,
+    /// The generations of the sets whose runs are being merged.
+    merging: HashSet<u64>,
 }
 
 impl Memory {
+    /// Nobody merges this set's runs.
+    pub(super) fn not_merging(&mut self, generation: u64) {
+        self.merging.remove(&generation);
+    }
+
     /// The number that the next entry of a partition (`log`) or feed gets.
     pub(super) fn next(&mut self, tables: &Tables, log: bool, prefix: &[u8]) -> fjall::Result<u64> {
         let place = (log, prefix.to_vec());
@@ -55,6 +63,15 @@ impl Memory {
     }
 }
 
+/// What came of a batch.
+#[derive(Debug)]
+pub(super) struct Written {
+    /// How many rows it had.
+    pub(super) rows: usize,
+    /// Runs that should be merged, now that they can be read.
+    pub(super) due: Vec<Due>,
+}
+
 /// The batch.
 pub(super) struct Batch<'a> {
     tables: &'a Tables,
@@ -63,12 +80,21 @@ pub(super) struct Batch<'a> {
     write: fjall::OwnedWriteBatch,
     dirty: HashSet<fjall::Slice>,
     new_generation: bool,
+    due: Vec<Due>,
 }
 
 impl<'a> Batch<'a> {
     pub(super) fn new(tables: &'a Tables, memory: &'a mut Memory, now: Timestamp) -> Self {
         let write = tables.db.batch();
-        Batch { tables, memory, now, write, dirty: HashSet::new(), new_generation: false }
+        Batch {
+            tables,
+            memory,
+            now,
+            write,
+            dirty: HashSet::new(),
+            new_generation: false,
+            due: Vec::new(),
+        }
     }
 
     /// Puts an entry at the end of a partition (`log`) or feed.
@@ -112,8 +138,8 @@ impl<'a> Batch<'a> {
         self.dirty.len() + self.write.len()
     }
 
-    /// Writes everything, and tells how many rows.
-    pub(super) fn write(mut self, mode: fjall::PersistMode) -> fjall::Result<usize> {
+    /// Writes everything.
+    pub(super) fn write(mut self, mode: fjall::PersistMode) -> fjall::Result<Written> {
         let mut dirty: Vec<fjall::Slice> = self.dirty.drain().collect();
         // In the order of the table, neighbours are inserted one after another: their surroundings are
         // still in the processor's cache.
@@ -131,8 +157,7 @@ impl<'a> Batch<'a> {
         let rows = self.write.len();
         self.write.durability(Some(mode)).commit()?;
         self.memory.cache.settle(&dirty);
-        self.memory.members.settle();
-        Ok(rows)
+        Ok(Written { rows, due: self.due })
     }
 
     /// The present values, if an expectation does not hold.
@@ -145,7 +170,7 @@ impl<'a> Batch<'a> {
         for expect in expects {
             let cell = expect.cell();
             let row = self.row(&rows::cell(shard, &cell))?;
-            present.push(row.map(|row| row.value(cell.kind)));
+            present.push(row.and_then(|row| row.value(cell.kind)));
         }
         let mut pairs = expects.iter().zip(&present);
         let hold = pairs.all(|(expect, value)| expect.holds(value.as_ref()));
@@ -221,11 +246,17 @@ impl<'a> Batch<'a> {
 
     /// Notes that a set's members are no longer needed.
     fn bury(&mut self, kind: Kind, row: &Row) {
-        if kind == Kind::Set && !row.as_set().is_small() {
-            let generation = row.as_set().generation.to_be_bytes();
-            self.write.insert(&self.tables.graves, generation, b"");
-            self.memory.backlog.buries(&generation);
+        if kind == Kind::Set && !row.as_set().runs.is_empty() {
+            let generation = row.as_set().generation;
+            self.memory.merging.remove(&generation);
+            self.dig(&generation.to_be_bytes());
         }
+    }
+
+    /// The blocks that begin with this are no longer needed.
+    fn dig(&mut self, grave: &[u8]) {
+        self.write.insert(&self.tables.graves, grave, b"");
+        self.memory.backlog.buries(grave);
     }
 
     fn add(
@@ -270,66 +301,69 @@ impl<'a> Batch<'a> {
         let key = rows::cell_row(shard, Kind::Set, key.as_bytes());
         let held = self.row(&key)?;
         if held.is_none() {
-            // An expired set may still have members: they are buried, and the new one starts apart.
+            // An expired set may still have runs: they are buried, and the new one starts apart.
             self.delete(key.clone(), Kind::Set)?;
         }
         let expires = held.as_ref().and_then(Row::expires);
-        match held {
-            Some(held) if !held.as_set().is_small() => {
-                let before = held.as_set();
-                let after = self.insert_rows(before, members.iter().map(|member| &member[..]))?;
-                // A set whose members were all known stays as it is.
-                if after != before {
-                    self.set(key, Some(Row::set(expires, after)));
+        let mut set = held.as_ref().map(Row::as_set).unwrap_or_default();
+        let mut all: Vec<&[u8]> =
+            set.tail.members().chain(members.iter().map(|member| &member[..])).collect();
+        all.sort_unstable();
+        all.dedup();
+        let tail = SmallSet::of_few(&all);
+        match tail {
+            Some(tail) if tail == set.tail => return Ok(()),
+            Some(tail) => set.tail = tail,
+            None => {
+                let blocks = Blocks::of(all);
+                if set.runs.is_empty() {
+                    set.generation = self.next_number()?;
                 }
-            }
-            held => {
-                let encoded = held.as_ref().map_or(&[][..], Row::small_members);
-                let mut small = SmallSet::read(encoded);
-                let known = small.len();
-                // What does not fit any more is not put in its place one by one.
-                let mut rest = members.iter();
-                while !small.is_too_large()
-                    && let Some(member) = rest.next()
-                {
-                    small.insert(member);
-                }
-                if small.is_too_large() {
-                    let fresh = SetRow { generation: self.next_generation()?, count: 0 };
-                    let rest = rest.map(|member| &member[..]);
-                    let set = self.insert_rows(fresh, small.members().chain(rest))?;
-                    self.set(key, Some(Row::set(expires, set)));
-                } else if small.len() > known {
-                    self.set(key, Some(Row::small_set(expires, &small)));
-                }
+                let number = self.next_number()?;
+                let run = blocks.write(self.tables, &mut self.write, set.generation, number);
+                set.runs.push(run);
+                set.tail = SmallSet::default();
+                self.look_for_due(&key, &set);
             }
         }
+        self.set(key, Some(Row::set(expires, &set)));
         Ok(())
     }
 
-    /// Makes rows of the members that are not there.
-    fn insert_rows<'m>(
-        &mut self,
-        mut set: SetRow,
-        members: impl Iterator<Item = &'m [u8]>,
-    ) -> fjall::Result<SetRow> {
-        // Nothing of a new generation can be in the table.
-        let fresh = set.count == 0;
-        for member in members {
-            let row = rows::member(set.generation, member);
-            if self.memory.members.knows(&row) {
-                continue;
-            }
-            if fresh || !self.tables.members.contains_key(&row)? {
-                self.write.insert(&self.tables.members, row.clone(), b"");
-                set.count += 1;
-            }
-            self.memory.members.remember(row);
+    /// Puts a run that was made of several in their place, unless the set has changed in this.
+    pub(super) fn merged(&mut self, merged: Merged) -> fjall::Result<()> {
+        let Merged { due: Due { cell, generation, runs }, blocks } = merged;
+        self.memory.merging.remove(&generation);
+        let Some(held) = self.row(&cell)? else { return Ok(()) };
+        let mut set = held.as_set();
+        let there = set.generation == generation && runs.iter().all(|run| set.runs.contains(run));
+        if !there {
+            return Ok(());
         }
-        Ok(set)
+        let number = self.next_number()?;
+        let run = blocks.write(self.tables, &mut self.write, generation, number);
+        set.replace(&runs, run);
+        for old in runs {
+            self.dig(&rows::block(generation, old.number, &[]));
+        }
+        self.look_for_due(&cell, &set);
+        self.set(cell, Some(Row::set(held.expires(), &set)));
+        Ok(())
     }
 
-    fn next_generation(&mut self) -> fjall::Result<u64> {
+    /// Asks for a merge, if it is time for one and none is under way.
+    fn look_for_due(&mut self, cell: &[u8], set: &SetRow) {
+        if self.memory.merging.contains(&set.generation) {
+            return;
+        }
+        if let Some(runs) = set.due() {
+            self.memory.merging.insert(set.generation);
+            self.due.push(Due { cell: cell.to_vec(), generation: set.generation, runs });
+        }
+    }
+
+    /// A number for a generation or run that was never given before.
+    fn next_number(&mut self) -> fjall::Result<u64> {
         let last = match self.memory.generation {
             Some(last) => last,
             None => {

@@ -3,13 +3,13 @@
 use bytes::Bytes;
 use consort_kernel::{Kind, Sketch, Timestamp, Value};
 
-use super::small::SmallSet;
+use super::sets::SetRow;
 
 const EXPIRY_BYTES: usize = 8;
 
 /// A cell's row, read or to be written. Contents by kind: bytes and extremes as they are; a counter as
-/// 8 bytes little-endian; `last` as the rank's length (2), rank, value; a set as generation and count
-/// (8 each), and a small one's members behind them; a sketch as it encodes itself.
+/// 8 bytes little-endian; `last` as the rank's length (2), rank, value; sets and sketches as they encode
+/// themselves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row(fjall::Slice);
 
@@ -37,14 +37,8 @@ impl Row {
         Row::new(expires, &[&length, rank, value].concat())
     }
 
-    pub(super) fn set(expires: Option<Timestamp>, set: SetRow) -> Self {
-        let contents = [set.generation.to_le_bytes(), set.count.to_le_bytes()].concat();
-        Row::new(expires, &contents)
-    }
-
-    pub(super) fn small_set(expires: Option<Timestamp>, set: &SmallSet) -> Self {
-        let head = [SMALL.to_le_bytes(), (set.len() as u64).to_le_bytes()].concat();
-        Row::new(expires, &[&head, set.as_bytes()].concat())
+    pub(super) fn set(expires: Option<Timestamp>, set: &SetRow) -> Self {
+        Row::new(expires, &set.encode())
     }
 
     pub(super) fn into_slice(self) -> fjall::Slice {
@@ -71,16 +65,7 @@ impl Row {
     }
 
     pub(super) fn as_set(&self) -> SetRow {
-        let number = |at: usize| {
-            let bytes = self.contents().get(at..).and_then(|rest| rest.first_chunk());
-            bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
-        };
-        SetRow { generation: number(0), count: number(8) }
-    }
-
-    /// The members of a small set, encoded.
-    pub(super) fn small_members(&self) -> &[u8] {
-        self.contents().get(2 * size_of::<u64>()..).unwrap_or_default()
+        SetRow::read(self.contents())
     }
 
     /// The rank of a `last` cell, and what came with it.
@@ -91,10 +76,10 @@ impl Row {
         rest.split_at_checked(usize::from(length)).unwrap_or_default()
     }
 
-    /// What a reader is given.
-    pub(super) fn value(&self, kind: Kind) -> Value {
+    /// What a reader is given; `None` for a set, which has to be counted.
+    pub(super) fn value(&self, kind: Kind) -> Option<Value> {
         let contents = || Bytes::copy_from_slice(self.contents());
-        match kind {
+        Some(match kind {
             Kind::Bytes => Value::Bytes(contents()),
             Kind::Counter => Value::Counter(self.as_counter()),
             Kind::Min => Value::Min(contents()),
@@ -106,51 +91,31 @@ impl Row {
                     value: Bytes::copy_from_slice(value),
                 }
             }
-            Kind::Set => Value::Set(self.as_set().count),
+            Kind::Set => return None,
             Kind::Sketch => {
                 Value::Sketch(Sketch::decode(self.contents()).unwrap_or_default().estimate())
             }
-        }
-    }
-}
-
-/// The generation of a set whose members stand in its own row.
-const SMALL: u64 = 0;
-
-/// Where a set's members are, and how many. A set that is deleted and made again gets a new generation,
-/// so that deleting is one row and its members can be cleared away later.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SetRow {
-    pub(super) generation: u64,
-    pub(super) count: u64,
-}
-
-impl SetRow {
-    /// Whether its members stand in its own row.
-    pub(super) fn is_small(self) -> bool {
-        self.generation == SMALL
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::embedded::small::SmallSet;
 
     #[test]
     fn rows_give_back_what_they_were_made_of() {
         let at = Some(Timestamp(77));
-        assert_eq!(Row::counter(at, i64::MIN).value(Kind::Counter), Value::Counter(i64::MIN));
+        assert_eq!(Row::counter(at, i64::MIN).value(Kind::Counter), Some(Value::Counter(i64::MIN)));
         assert_eq!(Row::counter(at, 1).expires(), at);
-        assert_eq!(Row::new(None, b"x").value(Kind::Bytes), Value::Bytes("x".into()));
+        assert_eq!(Row::new(None, b"x").value(Kind::Bytes), Some(Value::Bytes("x".into())));
         let last = Row::last(None, b"rank", b"value");
         assert_eq!(last.as_last(), (&b"rank"[..], &b"value"[..]));
-        let set = SetRow { generation: 9, count: 3 };
-        assert_eq!(Row::set(at, set).as_set(), set);
-        let mut small = SmallSet::default();
-        small.insert(b"x");
-        let row = Row::small_set(at, &small);
-        assert!(row.as_set().is_small() && row.value(Kind::Set) == Value::Set(1));
-        assert_eq!(SmallSet::read(row.small_members()), small);
+        let mut set = SetRow { generation: 9, ..SetRow::default() };
+        set.tail = SmallSet::of_few(&[b"x"]).unwrap();
+        assert_eq!(Row::set(at, &set).as_set(), set);
+        assert_eq!(Row::set(at, &set).value(Kind::Set), None);
     }
 
     #[test]

@@ -2,19 +2,23 @@
 //!
 //! One writer thread owns all changes. It takes the appends and commits that are waiting, folds them
 //! into one batch, writes it with one fsync, and only then answers: many callers share each fsync, and
-//! no tokio worker ever waits for the disk. Reads go to fjall directly, from blocking threads.
+//! no tokio worker ever waits for the disk. Reads go to fjall directly, from blocking threads. A second
+//! thread merges the runs of sets, and hands what comes of it to the writer.
 
 mod batch;
 mod cache;
 mod cell;
+mod counts;
 mod entries;
 mod folder;
 mod journal;
 mod log;
-mod members;
+mod merger;
 mod packing;
 mod queue;
 mod rows;
+mod runs;
+mod sets;
 mod small;
 mod store;
 mod sweep;
@@ -30,7 +34,9 @@ pub use folder::FolderError;
 pub use log::EmbeddedLog;
 pub use store::EmbeddedStore;
 
+use counts::Counts;
 use folder::FolderLock;
+use merger::Merger;
 use queue::Queue;
 use tables::Tables;
 use writer::Writer;
@@ -53,7 +59,9 @@ struct Shared {
     wakes: Arc<Wakes>,
     clock: Arc<dyn Clock>,
     poison: Poison,
-    writer: Option<std::thread::JoinHandle<()>>,
+    counts: Counts,
+    /// The writer, and the merger that it feeds.
+    threads: Vec<std::thread::JoinHandle<()>>,
     // Declared last: the folder is let go when everything else is closed.
     _lock: FolderLock,
 }
@@ -85,9 +93,10 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         self.queue.close();
-        if let Some(writer) = self.writer.take() {
-            // The writer ends after its present batch. A panic in it has poisoned the engine already.
-            let _ = writer.join();
+        for thread in self.threads.drain(..) {
+            // The writer ends after its present batch, and the merger with it. A panic in the writer has
+            // poisoned the engine already.
+            let _ = thread.join();
         }
     }
 }
@@ -103,9 +112,11 @@ pub fn open(
     let tables = Tables::open(path)?;
     let (queue, wakes, poison) =
         (Arc::new(Queue::new()), Arc::new(Wakes::default()), Poison::new());
-    let writer =
-        Writer::new(tables.clone(), wakes.clone(), clock.clone(), poison.clone(), durability);
     let io = |error| FolderError::Io { path: path.to_path_buf(), error };
+    let merger = Merger::new(tables.clone(), queue.clone(), poison.clone());
+    let (due, merger) = merger.start().map_err(io)?;
+    let writer =
+        Writer::new(tables.clone(), wakes.clone(), clock.clone(), poison.clone(), durability, due);
     let writer = writer.start(queue.clone()).map_err(io)?;
     let shared = Arc::new(Shared {
         tables,
@@ -113,7 +124,8 @@ pub fn open(
         wakes,
         clock,
         poison: poison.clone(),
-        writer: Some(writer),
+        counts: Counts::default(),
+        threads: vec![writer, merger],
         _lock: lock,
     });
     Ok((EmbeddedLog::new(shared.clone()), EmbeddedStore::new(shared, shards), poison))

@@ -5,9 +5,9 @@
 //! | log | name's length (1), name, partition (4), offset (8) → digest (16), frame: see [`super::packing`] |
 //! | feeds | shard (2), name's length (1), name, number (8) → digest (16), entry: the same |
 //! | cells | shard (2), kind (1), key → expiry (8, 0 for never), contents: see [`super::cell`] |
-//! | members | generation (8), member → nothing |
+//! | members | generation (8), run (8), first member → a block of members: see [`super::runs`] |
 //! | expiries | time (8), then the cell's row → nothing |
-//! | graves | generation (8) → nothing |
+//! | graves | generation (8), or generation and run (16) → nothing |
 
 use bytes::Bytes;
 use consort_kernel::{Cell, Digest, Kind, Name, Partition, Shard};
@@ -77,9 +77,9 @@ pub(super) fn cell_row(shard: Shard, of: Kind, key: &[u8]) -> Vec<u8> {
     row
 }
 
-/// One member of a set.
-pub(super) fn member(generation: u64, member: &[u8]) -> Vec<u8> {
-    [&generation.to_be_bytes(), member].concat()
+/// A block of a set's run.
+pub(super) fn block(generation: u64, run: u64, first: &[u8]) -> Vec<u8> {
+    [&generation.to_be_bytes(), &run.to_be_bytes(), first].concat()
 }
 
 /// A note that a cell expires.

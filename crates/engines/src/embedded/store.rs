@@ -16,7 +16,8 @@ use tokio::sync::oneshot;
 use super::cell::Row;
 use super::entries::failed;
 use super::queue::Job;
-use super::{Shared, entries, rows, small};
+use super::runs::Merge;
+use super::{Shared, entries, rows};
 
 /// Shards in a folder.
 #[derive(Clone, Debug)]
@@ -52,6 +53,22 @@ impl EmbeddedStore {
     }
 }
 
+impl Shared {
+    /// What a reader is given of a cell, and how many bytes were read for it besides its row.
+    fn value(
+        &self,
+        snapshot: &fjall::Snapshot,
+        kind: Kind,
+        row: &Row,
+    ) -> fjall::Result<(Value, usize)> {
+        if let Some(value) = row.value(kind) {
+            return Ok((value, 0));
+        }
+        let counted = self.counts.of(&self.tables, snapshot, row.contents())?;
+        Ok((Value::Set(counted.members), counted.bytes))
+    }
+}
+
 #[async_trait]
 impl Store for EmbeddedStore {
     fn shards(&self) -> u16 {
@@ -80,7 +97,8 @@ impl Store for EmbeddedStore {
             let read = |cell: &Cell| -> fjall::Result<Option<Value>> {
                 let row = snapshot.get(&shared.tables.cells, rows::cell(shard, cell))?;
                 let alive = row.map(Row::stored).filter(|row| !row.expired(now));
-                Ok(alive.map(|row| row.value(cell.kind)))
+                let value = alive.map(|row| shared.value(&snapshot, cell.kind, &row));
+                Ok(value.transpose()?.map(|(value, _)| value))
             };
             cells.iter().map(read).collect::<fjall::Result<Vec<_>>>()
         });
@@ -110,15 +128,17 @@ impl Store for EmbeddedStore {
             let now = shared.clock.now();
             let mut page = Vec::new();
             let mut bytes = 0;
-            for row in shared.tables.db.snapshot().range(&shared.tables.cells, start..end) {
-                let (key, value) = row.into_inner()?;
-                let value = Row::stored(value);
-                if value.expired(now) {
+            let snapshot = shared.tables.db.snapshot();
+            for row in snapshot.range(&shared.tables.cells, start..end) {
+                let (key, row) = row.into_inner()?;
+                let row = Row::stored(row);
+                if row.expired(now) {
                     continue;
                 }
-                bytes += value.contents().len();
+                let (value, read) = shared.value(&snapshot, kind, &row)?;
+                bytes += row.contents().len() + read;
                 let key = Bytes::copy_from_slice(&key[rows::KIND_BYTES..]);
-                page.push((Key::from_stored(key), value.value(kind)));
+                page.push((Key::from_stored(key), value));
                 if page.len() >= limit || bytes >= PAGE_BYTES {
                     break;
                 }
@@ -144,22 +164,15 @@ impl Store for EmbeddedStore {
             let now = shared.clock.now();
             let row = snapshot.get(&shared.tables.cells, key)?.map(Row::stored);
             let Some(row) = row.filter(|row| !row.expired(now)) else { return Ok(Vec::new()) };
-            let set = row.as_set();
-            if set.is_small() {
-                let later =
-                    |member: &&[u8]| after.as_ref().is_none_or(|after| *member > &after[..]);
-                let members = small::members(row.small_members()).filter(later).take(limit);
-                return Ok(members.map(Bytes::copy_from_slice).collect());
+            let mut merge =
+                Merge::of_set(&shared.tables, &snapshot, &row.as_set(), after.as_deref())?;
+            let mut members = Vec::new();
+            while members.len() < limit
+                && let Some(member) = merge.next()?
+            {
+                members.push(Bytes::copy_from_slice(member));
             }
-            let start = match after {
-                Some(after) => rows::member(set.generation, &[&after[..], &[0]].concat()),
-                None => rows::member(set.generation, &[]),
-            };
-            let end = rows::member(set.generation + 1, &[]);
-            let member = |row: fjall::Guard| -> fjall::Result<Bytes> {
-                Ok(Bytes::copy_from_slice(&row.key()?[size_of::<u64>()..]))
-            };
-            snapshot.range(&shared.tables.members, start..end).take(limit).map(member).collect()
+            Ok(members)
         });
         answer.await.map_err(|error| failed(&error).into())
     }

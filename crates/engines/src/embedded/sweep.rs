@@ -109,7 +109,7 @@ fn expired(
         if held.expired(now) {
             write.remove(&tables.cells, cell);
             let is_set = cell.get(rows::KIND_BYTES - 1) == Some(&Kind::Set.code());
-            if is_set && !held.as_set().is_small() {
+            if is_set && !held.as_set().runs.is_empty() {
                 let grave = held.as_set().generation.to_be_bytes();
                 write.insert(&tables.graves, grave, b"");
                 memory.backlog.buries(&grave);
@@ -178,6 +178,7 @@ fn trimmed(
 mod tests {
     use super::*;
     use crate::embedded::batch::Batch;
+    use crate::embedded::merger::{self, Due};
     use bytes::Bytes;
     use consort_kernel::{Cell, Commit, Key, Operation, Shard};
 
@@ -186,19 +187,30 @@ mod tests {
         _folder: tempfile::TempDir,
         tables: Tables,
         memory: Memory,
+        due: Vec<Due>,
     }
 
     impl Bench {
         fn new() -> Self {
             let folder = tempfile::tempdir().unwrap();
             let tables = Tables::open(folder.path()).unwrap();
-            Bench { _folder: folder, tables, memory: Memory::default() }
+            Bench { _folder: folder, tables, memory: Memory::default(), due: Vec::new() }
         }
 
         fn commit(&mut self, operations: impl IntoIterator<Item = Operation>) {
             let mut batch = Batch::new(&self.tables, &mut self.memory, Timestamp(1));
             batch.commit(Shard(0), &Commit::of(operations)).unwrap().unwrap();
-            batch.write(fjall::PersistMode::Buffer).unwrap();
+            self.due.extend(batch.write(fjall::PersistMode::Buffer).unwrap().due);
+        }
+
+        /// Merges what is due.
+        fn merge(&mut self) {
+            while let Some(due) = self.due.pop() {
+                let merged = merger::merge(&self.tables, due).unwrap();
+                let mut batch = Batch::new(&self.tables, &mut self.memory, Timestamp(1));
+                batch.merged(merged).unwrap();
+                self.due.extend(batch.write(fjall::PersistMode::Buffer).unwrap().due);
+            }
         }
 
         /// Steps until nothing is left to do, and tells how many.
@@ -230,17 +242,33 @@ mod tests {
     #[test]
     fn a_large_set_is_cleared_in_steps() {
         let mut bench = Bench::new();
-        bench.commit([insert(1, 3 * STEP_ROWS as u32), insert(2, 50)]);
+        // Each of them fills a block.
+        let long = |n: usize| Bytes::from([&n.to_be_bytes()[..], &[0; 16 * 1024]].concat());
+        let members = (0..3 * STEP_ROWS).map(long).collect();
+        bench.commit([Operation::Insert { key: key(1), members }, insert(2, 50)]);
+        assert_eq!(bench.rows(), [2, 3 * STEP_ROWS + 1, 0, 0]);
         bench.commit([Operation::Delete(set(1))]);
         assert_eq!(bench.clear(1), 4);
-        assert_eq!(bench.rows(), [1, 50, 0, 0]);
+        assert_eq!(bench.rows(), [1, 1, 0, 0]);
+    }
+
+    #[test]
+    fn runs_that_were_merged_are_cleared_away() {
+        let mut bench = Bench::new();
+        for _ in 0..8 {
+            bench.commit([insert(1, 50)]);
+        }
+        assert_eq!(bench.rows(), [1, 8, 0, 0]);
+        bench.merge();
+        bench.clear(1);
+        assert_eq!(bench.rows(), [1, 1, 0, 0]);
     }
 
     #[test]
     fn what_comes_before_the_place_where_clearing_stands_is_cleared_too() {
         let mut bench = Bench::new();
         let expire = |number, at| Operation::Expire { cell: set(number), at: Some(Timestamp(at)) };
-        // More than a small set has: their members have rows of their own.
+        // More than a row has: they become runs.
         bench.commit([1, 2, 3, 4, 5].map(|number| insert(number, 40)));
         bench.commit([expire(5, 50)]);
         bench.clear(50);
@@ -248,6 +276,6 @@ mod tests {
         bench.clear(50);
         bench.commit([Operation::Delete(set(1))]);
         bench.clear(50);
-        assert_eq!(bench.rows(), [1, 40, 0, 0], "the third set is left");
+        assert_eq!(bench.rows(), [1, 1, 0, 0], "the third set is left");
     }
 }

@@ -11,7 +11,7 @@ use super::folder::FolderError;
 use super::journal;
 
 /// The layout of rows, see [`super::rows`]. Another number means another release wrote the folder.
-const FORMAT: &[u8] = b"3";
+const FORMAT: &[u8] = b"4";
 const FORMAT_ROW: &[u8] = b"format";
 
 /// Where the tables are, within the data folder.
@@ -37,13 +37,13 @@ pub(super) struct Tables {
     pub(super) log: Keyspace,
     /// Cells by shard, kind and key.
     pub(super) cells: Keyspace,
-    /// Members of sets by the set's generation.
+    /// Members of sets in blocks, by the set's generation and the run.
     pub(super) members: Keyspace,
     /// Entries of feeds by shard, feed and number.
     pub(super) feeds: Keyspace,
     /// Cells that will expire, by time.
     pub(super) expiries: Keyspace,
-    /// Generations of sets whose members are to be cleared away.
+    /// Generations and runs of sets whose members are to be cleared away.
     pub(super) graves: Keyspace,
     /// The format, and the last generation given out.
     pub(super) meta: Keyspace,

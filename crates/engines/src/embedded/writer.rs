@@ -1,6 +1,7 @@
 //! The writer thread: takes what waits, folds it into a batch, writes it with one fsync, answers.
 
 use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, TrySendError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,8 @@ use fjall::PersistMode;
 use tokio::sync::oneshot;
 
 use super::Durability;
-use super::batch::{Batch, Memory};
+use super::batch::{Batch, Memory, Written};
+use super::merger::Due;
 use super::queue::{Job, Queue, Taken};
 use super::sweep;
 use super::tables::{Tables, explain};
@@ -42,6 +44,7 @@ pub(super) struct Writer {
     poison: Poison,
     mode: PersistMode,
     memory: Memory,
+    merger: SyncSender<Due>,
 }
 
 /// Poisons the engine if the thread ends by a panic: no caller may wait for a writer that is gone.
@@ -66,12 +69,13 @@ impl Writer {
         clock: Arc<dyn Clock>,
         poison: Poison,
         durability: Durability,
+        merger: SyncSender<Due>,
     ) -> Self {
         let mode = match durability {
             Durability::Fsync => PersistMode::SyncData,
             Durability::Process => PersistMode::Buffer,
         };
-        Writer { tables, wakes, clock, poison, mode, memory: Memory::default() }
+        Writer { tables, wakes, clock, poison, mode, memory: Memory::default(), merger }
     }
 
     pub(super) fn start(self, queue: Arc<Queue>) -> std::io::Result<JoinHandle<()>> {
@@ -131,9 +135,12 @@ impl Writer {
             }
         }
         match folded.and_then(|()| batch.write(self.mode)) {
-            Ok(rows) => {
+            Ok(Written { rows, due }) => {
                 for reply in replies {
                     self.confirm(reply);
+                }
+                for due in due {
+                    self.ask(due);
                 }
                 Ok(rows)
             }
@@ -145,6 +152,15 @@ impl Writer {
                 }
                 Err(error)
             }
+        }
+    }
+
+    /// Asks the merger. Should it have no time, the set asks again when it grows.
+    fn ask(&mut self, due: Due) {
+        if let Err(TrySendError::Full(due) | TrySendError::Disconnected(due)) =
+            self.merger.try_send(due)
+        {
+            self.memory.not_merging(due.generation);
         }
     }
 
@@ -194,6 +210,7 @@ fn fold(batch: &mut Batch<'_>, job: Job, replies: &mut Vec<Reply>) -> fjall::Res
             replies.push(Reply::Trim(reply));
             batch.trim(log, prefix, before)
         }
+        Job::Merged(merged) => batch.merged(merged),
     }
 }
 
@@ -223,7 +240,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let tables = Tables::open(folder.path()).unwrap();
         let (wakes, clock) = (Arc::default(), Arc::new(SystemClock::default()));
-        let mut writer = Writer::new(tables, wakes, clock, Poison::new(), Durability::Process);
+        let (merger, _) = std::sync::mpsc::sync_channel(1);
+        let mut writer =
+            Writer::new(tables, wakes, clock, Poison::new(), Durability::Process, merger);
         let queue = Queue::new();
         let at = Partition::new(Name::new("busy").unwrap(), 0);
         let frame = bytes::Bytes::from(vec![0; 4 * 1024 * 1024]);
