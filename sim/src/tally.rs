@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use consort_cluster::worker::{Control, Plan, Record, Sheet};
+use consort_cluster::worker::{Control, Memory, Plan, Record, Sheet};
 use consort_kernel::{Key, Name, Note, Shard};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -29,7 +29,7 @@ pub struct Tally {
 }
 
 impl Plan for Tally {
-    fn apply(&self, record: &Record<'_>, sheet: &mut Sheet) {
+    fn apply(&self, record: &Record<'_>, _: &mut Memory, sheet: &mut Sheet) {
         let event = Event::decode(record.bytes);
         let cell = |what| cell(what, event.group, self.shards);
         let (shard, key) = cell("count");
@@ -58,7 +58,7 @@ impl Plan for Tally {
         sheet.put(shard, key, link(before.as_deref(), record));
     }
 
-    fn reads(&self, record: &Record<'_>) -> Vec<(Shard, Key)> {
+    fn reads(&self, record: &Record<'_>, _: &mut Memory) -> Vec<(Shard, Key)> {
         vec![self.chain(record, &Event::decode(record.bytes))]
     }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use consort::Ground;
-use consort_cluster::worker::{self, Plan, Record, Sheet};
+use consort_cluster::worker::{self, Memory, Plan, Record, Sheet};
 use consort_cluster::{Ended, Part, Role, Tenure};
 use consort_kernel::{
     Cell, Digest, Key, Kind, Most, Name, Partition, Shard, partition_of, shard_of,
@@ -235,7 +235,7 @@ impl Tally {
 }
 
 impl Plan for Tally {
-    fn apply(&self, record: &Record<'_>, sheet: &mut Sheet) {
+    fn apply(&self, record: &Record<'_>, _: &mut Memory, sheet: &mut Sheet) {
         let Some(entry) = read(record) else {
             let (shard, cell) = Kept::Count.cell(UNREADABLE);
             return sheet.add(shard, cell.key, 1, None);
@@ -247,7 +247,7 @@ impl Plan for Tally {
         sheet.put(shard, cell.key, chain);
     }
 
-    fn reads(&self, record: &Record<'_>) -> Vec<(Shard, Key)> {
+    fn reads(&self, record: &Record<'_>, _: &mut Memory) -> Vec<(Shard, Key)> {
         let chain = read(record).map(|entry| Kept::Chain.cell(&entry.key));
         chain.map(|(shard, cell)| (shard, cell.key)).into_iter().collect()
     }

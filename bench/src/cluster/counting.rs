@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use consort_cluster::worker::{self, Plan, Record, Sheet};
+use consort_cluster::worker::{self, Memory, Plan, Record, Sheet};
 use consort_cluster::{Appender, Ended, Part, Role, Runtime, Tenure, TokioRuntime};
 use consort_engines::Engine;
 use consort_kernel::{
@@ -59,7 +59,7 @@ pub(super) struct Tally {
 }
 
 impl Plan for Tally {
-    fn apply(&self, record: &Record<'_>, sheet: &mut Sheet) {
+    fn apply(&self, record: &Record<'_>, _: &mut Memory, sheet: &mut Sheet) {
         let partition = record.partition.index;
         // What is planned is committed about a millisecond later, before and after a pause alike.
         self.trail.step(partition);

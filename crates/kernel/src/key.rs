@@ -27,6 +27,27 @@ pub enum Element {
     Number(i128),
 }
 
+/// One element of a key, where it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part<'a> {
+    /// See [`Element::Bytes`].
+    Bytes(&'a [u8]),
+    /// See [`Element::Text`].
+    Text(&'a str),
+    /// See [`Element::Number`].
+    Number(i128),
+}
+
+impl<'a> From<&'a Element> for Part<'a> {
+    fn from(element: &'a Element) -> Self {
+        match element {
+            Element::Bytes(bytes) => Part::Bytes(bytes),
+            Element::Text(text) => Part::Text(text),
+            Element::Number(number) => Part::Number(*number),
+        }
+    }
+}
+
 impl From<&str> for Element {
     fn from(text: &str) -> Self {
         Element::Text(text.to_string())
@@ -80,7 +101,7 @@ impl Key {
     pub fn of(elements: impl IntoIterator<Item = Element>) -> Self {
         let mut bytes = Vec::with_capacity(32);
         for element in elements {
-            encode(&mut bytes, &element);
+            Key::push(&mut bytes, Part::from(&element));
         }
         Key(bytes.into())
     }
@@ -89,7 +110,7 @@ impl Key {
     pub fn with(&self, element: impl Into<Element>) -> Self {
         let mut bytes = Vec::with_capacity(self.0.len() + 16);
         bytes.extend_from_slice(&self.0);
-        encode(&mut bytes, &element.into());
+        Key::push(&mut bytes, Part::from(&element.into()));
         Key(bytes.into())
     }
 
@@ -98,9 +119,18 @@ impl Key {
         let mut bytes = Vec::with_capacity(self.0.len() + 32);
         bytes.extend_from_slice(&self.0);
         for element in elements {
-            encode(&mut bytes, &element);
+            Key::push(&mut bytes, Part::from(&element));
         }
         Key(bytes.into())
+    }
+
+    /// Writes one more element behind the encoding of a tuple, for those who make many keys and keep few.
+    pub fn push(encoding: &mut Vec<u8>, part: Part<'_>) {
+        match part {
+            Part::Bytes(plain) => encode_escaped(encoding, BYTES, plain),
+            Part::Text(text) => encode_escaped(encoding, TEXT, text.as_bytes()),
+            Part::Number(number) => encode_number(encoding, number),
+        }
     }
 
     /// The tuple again.
@@ -172,21 +202,14 @@ impl fmt::Debug for Key {
     }
 }
 
-fn encode(bytes: &mut Vec<u8>, element: &Element) {
-    match element {
-        Element::Bytes(plain) => encode_escaped(bytes, BYTES, plain),
-        Element::Text(text) => encode_escaped(bytes, TEXT, text.as_bytes()),
-        Element::Number(number) => encode_number(bytes, *number),
-    }
-}
-
 fn encode_escaped(bytes: &mut Vec<u8>, tag: u8, plain: &[u8]) {
     bytes.push(tag);
-    for &byte in plain {
-        bytes.push(byte);
-        if byte == 0 {
-            bytes.push(ESCAPE);
+    // What stands between zeros is copied at once.
+    for (n, run) in plain.split(|&byte| byte == 0).enumerate() {
+        if n > 0 {
+            bytes.extend_from_slice(&[0, ESCAPE]);
         }
+        bytes.extend_from_slice(run);
     }
     bytes.push(0);
 }

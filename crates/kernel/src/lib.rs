@@ -38,7 +38,7 @@ pub use error::{AppendError, CommitError, Fault, QueryError, ReadError, Refusal}
 pub use frame::{Frame, FrameError, FrameKind, Producer};
 pub use hash::{partition_of, shard_of};
 pub use inlet::{Inlet, Message, Tag};
-pub use key::{Element, Key, KeyError};
+pub use key::{Element, Key, KeyError, Part};
 pub use log::{Log, LogEntry, Partition};
 pub use moment::Moment;
 pub use name::{Name, NameError};

@@ -1,6 +1,7 @@
 //! An event, and its compact form in the log: version, id, then a tag and a value for each field.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
+use consort_kernel::Part;
 
 use crate::schema::Schema;
 use crate::value::{Kind, Value};
@@ -61,6 +62,35 @@ impl Event {
 
     /// Reads a record. A field that was declared after the record was written is absent.
     pub fn decode(schema: &Schema, bytes: &[u8]) -> Result<Self, EventError> {
+        Ok(Stored::read(schema, bytes)?.to_event())
+    }
+
+    /// The id of a record, without reading the rest.
+    pub fn id_of(record: &[u8]) -> Option<&[u8]> {
+        id_and_rest(record).ok()?.0
+    }
+}
+
+/// An event as it stands in the log: nothing is copied.
+#[derive(Debug)]
+pub(crate) struct Stored<'a> {
+    id: Option<&'a str>,
+    /// A value for each field of the schema, as [`Event::values`].
+    pub(crate) values: Vec<Option<Field<'a>>>,
+}
+
+/// The value of a field, where it stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Field<'a> {
+    Bool(bool),
+    Int(i64),
+    Decimal(i64),
+    Text(&'a str),
+}
+
+impl<'a> Stored<'a> {
+    /// Reads a record. A field that was declared after the record was written is absent.
+    pub(crate) fn read(schema: &Schema, bytes: &'a [u8]) -> Result<Self, EventError> {
         let (id, mut rest) = id_and_rest(bytes)?;
         let id = id.map(text_of).transpose()?;
         let mut values = Vec::with_capacity(schema.fields().len());
@@ -68,12 +98,32 @@ impl Event {
             let absent = !rest.has_remaining();
             values.push(if absent { None } else { value(&mut rest, field.ty.kind)? });
         }
-        Ok(Event { id, values })
+        Ok(Stored { id, values })
     }
 
-    /// The id of a record, without reading the rest.
-    pub fn id_of(record: &[u8]) -> Option<&[u8]> {
-        id_and_rest(record).ok()?.0
+    pub(crate) fn to_event(&self) -> Event {
+        let values = self.values.iter().map(|value| value.map(Field::to_value));
+        Event { id: self.id.map(Into::into), values: values.collect() }
+    }
+}
+
+impl<'a> Field<'a> {
+    fn to_value(self) -> Value {
+        match self {
+            Field::Bool(value) => Value::Bool(value),
+            Field::Int(number) => Value::Int(number),
+            Field::Decimal(number) => Value::Decimal(number),
+            Field::Text(text) => Value::Text(text.into()),
+        }
+    }
+
+    /// What it is as an element of a key: see [`Value::element`].
+    pub(crate) fn part(self) -> Part<'a> {
+        match self {
+            Field::Bool(value) => Part::Number(value.into()),
+            Field::Int(number) | Field::Decimal(number) => Part::Number(number.into()),
+            Field::Text(text) => Part::Text(text),
+        }
     }
 }
 
@@ -89,16 +139,16 @@ fn id_and_rest(mut bytes: &[u8]) -> Result<(Option<&[u8]>, &[u8]), EventError> {
     Ok((id, from))
 }
 
-fn value(from: &mut &[u8], kind: Kind) -> Result<Option<Value>, EventError> {
+fn value<'a>(from: &mut &'a [u8], kind: Kind) -> Result<Option<Field<'a>>, EventError> {
     match (from.get_u8(), kind) {
         (ABSENT, _) => Ok(None),
-        (FALSE, Kind::Bool) => Ok(Some(Value::Bool(false))),
-        (TRUE, Kind::Bool) => Ok(Some(Value::Bool(true))),
-        (NUMBER, Kind::Int) => Ok(Some(Value::Int(unzigzag(varint(from)?)))),
-        (NUMBER, Kind::Decimal(_)) => Ok(Some(Value::Decimal(unzigzag(varint(from)?)))),
+        (FALSE, Kind::Bool) => Ok(Some(Field::Bool(false))),
+        (TRUE, Kind::Bool) => Ok(Some(Field::Bool(true))),
+        (NUMBER, Kind::Int) => Ok(Some(Field::Int(unzigzag(varint(from)?)))),
+        (NUMBER, Kind::Decimal(_)) => Ok(Some(Field::Decimal(unzigzag(varint(from)?)))),
         (TEXT, Kind::Text) => {
             let length = varint(from)?;
-            Ok(Some(Value::Text(text_of(part(from, length)?)?)))
+            Ok(Some(Field::Text(text_of(part(from, length)?)?)))
         }
         _ => Err(EventError("a value is of another type than its field")),
     }
@@ -115,11 +165,8 @@ fn part<'a>(from: &mut &'a [u8], length: u64) -> Result<&'a [u8], EventError> {
     }
 }
 
-fn text_of(bytes: &[u8]) -> Result<String, EventError> {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => Ok(text.into()),
-        Err(_) => Err(EventError("a text is not UTF-8")),
-    }
+fn text_of(bytes: &[u8]) -> Result<&str, EventError> {
+    std::str::from_utf8(bytes).map_err(|_| EventError("a text is not UTF-8"))
 }
 
 fn zigzag(number: i64) -> u64 {

@@ -1,24 +1,27 @@
 //! The plan of a stream: what each of its events does to its views. Pure.
 
+mod memo;
+mod planned;
 mod windowed;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use consort_cluster::worker::{Cells, Plan, Record, Sheet};
+use consort_cluster::worker::{Cells, Memory, Plan, Record, Sheet};
 use consort_kernel::limits::{KEY_BYTES, MEMBER_BYTES, RANK_BYTES, VALUE_BYTES};
-use consort_kernel::{Element, Key, Moment, Name, Note, Shard};
+use consort_kernel::{Element, Key, Moment, Name, Note, Part, Shard};
 
-use crate::event::Event;
-use crate::expression::{EvaluationError, Expression};
+use crate::event::{Event, Field};
+use crate::expression::EvaluationError;
 use crate::keys;
 use crate::part::{PIPELINE, Rules};
 use crate::rejects::Rejected;
 use crate::stream::Stream;
-use crate::value::Value;
 use crate::view::{Aggregate, View};
 use crate::window::{self, MAX_FUTURE};
+use memo::{Group, Memo, ViewMemo};
+use planned::Planned;
 use windowed::WindowPlan;
 
 /// How long a partition with nothing to read waits before it looks whether a window waits for it.
@@ -54,15 +57,6 @@ struct ViewPlan {
     rejects: Name,
     rejected: Key,
     windowed: Option<WindowPlan>,
-}
-
-/// Where an event belongs in a view.
-struct Placed {
-    /// The group's cell.
-    key: Key,
-    shard: Shard,
-    /// Where its window begins, if the view has windows.
-    start: Option<Moment>,
 }
 
 /// Why a view cannot take an event.
@@ -113,10 +107,11 @@ impl Home {
 }
 
 impl Plan for StreamPlan {
-    fn apply(&self, record: &Record<'_>, sheet: &mut Sheet) {
+    fn apply(&self, record: &Record<'_>, memory: &mut Memory, sheet: &mut Sheet) {
         let Some(home) = self.homes.get(record.partition.index as usize) else { return };
-        sheet.add(home.shard, home.received.clone(), 1, None);
-        let event = match Event::decode(&self.stream.schema, record.bytes) {
+        let memo = memory.recall::<Memo>().of(self.views.len());
+        sheet.add_at(&mut memo.received, home.shard, &home.received, 1, || None);
+        let event = match Planned::read(&self.stream.schema, record.bytes) {
             Ok(event) => event,
             Err(error) => {
                 let (partition, at) = (record.partition, record.position);
@@ -128,34 +123,38 @@ impl Plan for StreamPlan {
         if self.has_windows() && window::is_ahead(self.moment(record, &event), record.time) {
             for view in &self.views {
                 let reason = format!("its time is more than {MAX_FUTURE:?} ahead");
-                sheet.append(home.shard, view.rejection(&self.stream, record, &event, reason));
+                let note = view.rejection(&self.stream, record, event.event(), reason);
+                sheet.append(home.shard, note);
             }
             sheet.add(home.shard, home.ahead.clone(), 1, None);
             return;
         }
-        for view in &self.views {
-            if let Err(reason) = view.apply(record, &event, self, home, sheet) {
-                let note = view.rejection(&self.stream, record, &event, reason.to_string());
+        for (view, memo) in self.views.iter().zip(&mut memo.views) {
+            if let Err(reason) = view.apply(record, &event, self, home, memo, sheet) {
+                let reason = reason.to_string();
+                let note = view.rejection(&self.stream, record, event.event(), reason);
                 sheet.append(home.shard, note);
                 sheet.add(home.shard, view.rejected.clone(), 1, None);
             }
         }
-        sheet.add(home.shard, home.applied.clone(), 1, None);
+        sheet.add_at(&mut memo.applied, home.shard, &home.applied, 1, || None);
     }
 
-    fn reads(&self, record: &Record<'_>) -> Vec<(Shard, Key)> {
+    fn reads(&self, record: &Record<'_>, memory: &mut Memory) -> Vec<(Shard, Key)> {
         let mut cells = Vec::new();
         if !self.has_windows() {
             return cells;
         }
-        let Ok(event) = Event::decode(&self.stream.schema, record.bytes) else { return cells };
-        for view in &self.views {
+        let Ok(event) = Planned::read(&self.stream.schema, record.bytes) else { return cells };
+        let memo = memory.recall::<Memo>().of(self.views.len());
+        for (view, memo) in self.views.iter().zip(&mut memo.views) {
             if let Some(windowed) = &view.windowed
-                && let Ok(Some(Placed { shard, start: Some(start), .. })) =
-                    view.place(record, &event, self)
+                && let Ok(Some(group)) = view.place(record, &event, self, memo)
+                && let Some(start) = group.start
+                && !std::mem::replace(&mut group.named, true)
             {
-                cells.push((shard, windowed.floor.clone()));
-                cells.push((shard, keys::window(&view.view, start)));
+                cells.push((group.shard, windowed.floor.clone()));
+                cells.push((group.shard, keys::window(&view.view, start)));
             }
         }
         cells
@@ -191,9 +190,9 @@ impl StreamPlan {
     }
 
     /// The event's own time, or when it was appended.
-    fn moment(&self, record: &Record<'_>, event: &Event) -> Moment {
-        match self.stream.time.and_then(|at| event.values[at].as_ref()) {
-            Some(Value::Int(nanoseconds)) => Moment(*nanoseconds),
+    fn moment(&self, record: &Record<'_>, event: &Planned<'_>) -> Moment {
+        match self.stream.time.and_then(|at| event.field(at)) {
+            Some(Field::Int(nanoseconds)) => Moment(nanoseconds),
             _ => window::moment_of(record.time),
         }
     }
@@ -223,77 +222,77 @@ impl ViewPlan {
         Note { feed: self.rejects.clone(), entry }
     }
 
-    /// Where the event belongs; nowhere if it does not count, or has no group.
-    fn place(
+    /// The group that the event belongs to; none if it does not count, or has no group.
+    fn place<'m>(
         &self,
         record: &Record<'_>,
-        event: &Event,
+        event: &Planned<'_>,
         plan: &StreamPlan,
-    ) -> Result<Option<Placed>, Untakable> {
+        memo: &'m mut ViewMemo,
+    ) -> Result<Option<&'m mut Group>, Untakable> {
         let view = &*self.view;
         if let Some(condition) = &view.condition
-            && !condition.holds(event)?
+            && !condition.holds(event.event())?
         {
             return Ok(None);
         }
-        let expressions = view.by.iter().map(|field| &field.expression);
-        let Some(group) = elements(expressions, event)? else { return Ok(None) };
         let start =
             view.windows.as_ref().map(|windows| windows.start_of(plan.moment(record, event)));
-        let key = match start {
-            None => self.groups.extended(group),
-            Some(start) => keys::window_groups(view, start).extended(group),
-        };
+        memo.key.clear();
+        memo.key.extend_from_slice(self.groups.as_bytes());
+        if let Some(start) = start {
+            Key::push(&mut memo.key, Part::Number(start.0.into()));
+        }
+        if !event.push(&mut memo.key, view.by.iter().map(|field| &field.expression))? {
+            return Ok(None);
+        }
         let most = if start.is_some() { KEY_BYTES - keys::DIRTY_MORE } else { KEY_BYTES };
-        if key.as_bytes().len() > most {
+        if memo.key.len() > most {
             return Err(Untakable::Group);
         }
-        let shard = keys::shard(&key, plan.shards);
-        Ok(Some(Placed { key, shard, start }))
+        Ok(Some(memo.group(start, plan.shards)))
     }
 
     /// What the event does. One whose group or value is absent does nothing here.
     fn apply(
         &self,
         record: &Record<'_>,
-        event: &Event,
+        event: &Planned<'_>,
         plan: &StreamPlan,
         home: &Home,
+        memo: &mut ViewMemo,
         sheet: &mut Sheet,
     ) -> Result<(), Untakable> {
-        let view = &*self.view;
-        let placed = self.place(record, event, plan)?;
-        let taken = match placed {
-            Some(_) => elements(view.aggregate.expressions(), event)?,
+        let group = self.place(record, event, plan, memo)?;
+        let change = match group {
+            Some(_) => Change::of(&self.view.aggregate, event, || rank(plan, record, event))?,
             None => None,
         };
-        let (Some(Placed { key, shard, start }), Some(taken)) = (placed, taken) else {
+        let (Some(group), Some(change)) = (group, change) else {
             if let Some(windowed) = &self.windowed {
                 sheet.add(home.shard, windowed.applied.clone(), 1, None);
             }
             return Ok(());
         };
-        let change = Change::of(&view.aggregate, taken, || rank(plan, record, event))?;
-        if let (Some(windowed), Some(start)) = (&self.windowed, start) {
-            let late = || Rejected::of(&plan.stream, record, event, windowed.lateness(start));
-            if !windowed.enter(record, shard, start, &key, sheet, late)? {
+        if let (Some(windowed), Some(start)) = (&self.windowed, group.start) {
+            let late =
+                || Rejected::of(&plan.stream, record, event.event(), windowed.lateness(start));
+            if !windowed.enter(record, start, group, sheet, late)? {
                 return Ok(());
             }
         }
+        let Group { key, shard, cell, .. } = group;
+        let shard = *shard;
         match change {
-            Change::Add(by) => self.add(sheet, shard, key, by),
-            Change::Min(rank) => sheet.min(shard, key, rank),
-            Change::Max(rank) => sheet.max(shard, key, rank),
-            Change::Last(rank, value) => sheet.last(shard, key, rank, value),
-            Change::Insert(member) => sheet.insert(shard, key, member),
-            Change::Sketch(member) => sheet.sketch(shard, key, member),
+            Change::Add(by) => sheet
+                .add_at(cell, shard, key, by, || Some(keys::overflow_note(&self.overflows, key))),
+            Change::Min(rank) => sheet.min(shard, key.clone(), rank),
+            Change::Max(rank) => sheet.max(shard, key.clone(), rank),
+            Change::Last(rank, value) => sheet.last(shard, key.clone(), rank, value),
+            Change::Insert(member) => sheet.insert_at(cell, shard, key, member),
+            Change::Sketch(member) => sheet.sketch(shard, key.clone(), member),
         }
         Ok(())
-    }
-
-    fn add(&self, sheet: &mut Sheet, shard: Shard, key: Key, by: i64) {
-        let note = keys::overflow_note(&self.overflows, &key);
-        sheet.add(shard, key, by, Some(note));
     }
 }
 
@@ -308,61 +307,29 @@ enum Change {
 }
 
 impl Change {
+    /// Nothing, if a value that it needs is absent.
     fn of(
         aggregate: &Aggregate,
-        taken: Vec<Element>,
+        event: &Planned<'_>,
         rank: impl FnOnce() -> Bytes,
-    ) -> Result<Change, Untakable> {
+    ) -> Result<Option<Change>, Untakable> {
+        let encoded = |most| event.encoded(aggregate.expressions(), most);
         Ok(match aggregate {
-            Aggregate::Count => Change::Add(1),
-            Aggregate::Sum(_) => Change::Add(number(&taken)),
-            Aggregate::Min(_) => Change::Min(bounded(taken, RANK_BYTES)?),
-            Aggregate::Max(_) => Change::Max(bounded(taken, RANK_BYTES)?),
-            Aggregate::Last(_) => Change::Last(rank(), bounded(taken, VALUE_BYTES)?),
+            Aggregate::Count => Some(Change::Add(1)),
+            Aggregate::Sum(expression) => event.number(expression)?.map(Change::Add),
+            Aggregate::Min(_) => encoded(RANK_BYTES)?.map(Change::Min),
+            Aggregate::Max(_) => encoded(RANK_BYTES)?.map(Change::Max),
+            Aggregate::Last(_) => encoded(VALUE_BYTES)?.map(|value| Change::Last(rank(), value)),
             Aggregate::Distinct(_) | Aggregate::Set(_) => {
-                Change::Insert(bounded(taken, MEMBER_BYTES)?)
+                encoded(MEMBER_BYTES)?.map(Change::Insert)
             }
-            Aggregate::DistinctApprox(_) => Change::Sketch(bounded(taken, MEMBER_BYTES)?),
+            Aggregate::DistinctApprox(_) => encoded(MEMBER_BYTES)?.map(Change::Sketch),
         })
     }
 }
 
-/// The values of these expressions as elements of a key; none if one of them is absent.
-fn elements<'a>(
-    expressions: impl IntoIterator<Item = &'a Expression>,
-    event: &Event,
-) -> Result<Option<Vec<Element>>, EvaluationError> {
-    let mut elements = Vec::new();
-    for expression in expressions {
-        // A plain field is not copied twice.
-        let element = match expression.as_field() {
-            Some(at) => event.values.get(at).and_then(Option::as_ref).map(Value::element),
-            None => expression.evaluate(event)?.as_ref().map(Value::element),
-        };
-        let Some(element) = element else { return Ok(None) };
-        elements.push(element);
-    }
-    Ok(Some(elements))
-}
-
-/// The number that a sum adds: its expression was checked to be one.
-fn number(taken: &[Element]) -> i64 {
-    match taken {
-        [Element::Number(number)] => i64::try_from(*number).unwrap_or_default(),
-        _ => 0,
-    }
-}
-
-fn bounded(taken: Vec<Element>, most: usize) -> Result<Bytes, Untakable> {
-    let bytes = Key::of(taken).to_bytes();
-    if bytes.len() > most {
-        return Err(Untakable::Value(most));
-    }
-    Ok(bytes)
-}
-
 /// What decides which of two events is the later one: event time, then partition and place.
-fn rank(plan: &StreamPlan, record: &Record<'_>, event: &Event) -> Bytes {
+fn rank(plan: &StreamPlan, record: &Record<'_>, event: &Planned<'_>) -> Bytes {
     let time = plan.moment(record, event).0;
     let (partition, at) = (record.partition.index, record.position);
     let place = [partition.into(), at.era.into(), at.offset.into(), at.record.into()];

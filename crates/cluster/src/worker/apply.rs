@@ -10,6 +10,7 @@ use futures::future::join_all;
 
 use super::cells::{Held, Loaded};
 use super::ids::{Carried, Ids, Settled};
+use super::plan::Memory;
 use super::planner::{Planner, Progress, ReadCells, Step, fresh_records};
 use super::sheet::{ShardSheet, Sheet};
 use super::stand::{Checkpoint, Mark, Position, Stand};
@@ -35,7 +36,8 @@ impl Worker {
         }
         self.meet_vouched(loaded, entries).await?;
         let Settled { duplicates, kept } = self.settle_ids(loaded, &stand, entries, now).await?;
-        let cells = self.read_cells(loaded, &stand, entries, now).await?;
+        let mut memory = Memory::default();
+        let cells = self.read_cells(loaded, &stand, entries, now, &mut memory).await?;
         let mut planner = Planner {
             partition: &self.options.partition,
             plan: &*self.options.plan,
@@ -43,6 +45,7 @@ impl Worker {
             now,
             duplicates: &duplicates,
             stand,
+            memory,
             sheet: self.sheet(loaded.positions(), cells),
             progress: Progress::default(),
         };
@@ -104,9 +107,8 @@ impl Worker {
         let Some(lifetime) = plan.ids_for() else { return Ok(Settled::default()) };
         let records = fresh_records(&self.options.partition, stand, entries, now);
         let carried: Vec<Carried> = records
-            .iter()
             .filter_map(|record| {
-                let id = plan.id(record)?;
+                let id = plan.id(&record)?;
                 Some(Carried { id, position: record.position, time: record.time })
             })
             .collect();
@@ -133,11 +135,12 @@ impl Worker {
         stand: &Stand,
         entries: &[LogEntry],
         now: Timestamp,
+        memory: &mut Memory,
     ) -> Result<ReadCells, Setback> {
         let records = fresh_records(&self.options.partition, stand, entries, now);
         let mut cells = std::mem::take(&mut loaded.cells);
         let mut wanted: BTreeMap<Shard, BTreeSet<Key>> = BTreeMap::new();
-        for cell in records.iter().flat_map(|record| self.options.plan.reads(record)) {
+        for cell in records.flat_map(|record| self.options.plan.reads(&record, memory)) {
             if !cells.contains_key(&cell) {
                 wanted.entry(cell.0).or_default().insert(cell.1);
             }

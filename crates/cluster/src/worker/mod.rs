@@ -34,9 +34,9 @@ use crate::tenure::{Ended, Tenure};
 use cells::Loaded;
 pub use cells::{Cells, ReadCellError};
 pub use control::Control;
-pub use plan::{Plan, Record};
+pub use plan::{Memory, Plan, Record};
 pub use resolve::{ResolveError, Resume, resolve};
-pub use sheet::{FULL_BYTES, FULL_STEPS, Sheet};
+pub use sheet::{FULL_BYTES, FULL_STEPS, Sheet, Spot};
 pub use stand::{Checkpoint, FORGET_AFTER, Mark, Passed, Position, Stand};
 
 /// How long one read waits for frames. It only bounds how late other things are noticed: a frame that

@@ -1,5 +1,6 @@
 //! What a part brings to the worker: how records become operations.
 
+use std::any::Any;
 use std::fmt;
 use std::time::Duration;
 
@@ -17,10 +18,11 @@ use super::stand::Position;
 /// does to a shard may depend on cells of that shard only.
 pub trait Plan: Send + Sync + fmt::Debug {
     /// What `record` does.
-    fn apply(&self, record: &Record<'_>, sheet: &mut Sheet);
+    fn apply(&self, record: &Record<'_>, memory: &mut Memory, sheet: &mut Sheet);
 
-    /// The cells that [`apply`](Plan::apply) will look at through [`Sheet::read`].
-    fn reads(&self, _record: &Record<'_>) -> Vec<(Shard, Key)> {
+    /// The cells that [`apply`](Plan::apply) will look at through [`Sheet::read`]. It is asked for all records
+    /// of a batch before the first is applied, and need not name a cell again.
+    fn reads(&self, _record: &Record<'_>, _memory: &mut Memory) -> Vec<(Shard, Key)> {
         Vec::new()
     }
 
@@ -50,6 +52,24 @@ pub trait Plan: Send + Sync + fmt::Debug {
     /// An owner whose watermark is there appends no tick. Without such a cell ticks are always awaited.
     fn awaited(&self) -> Option<(Shard, Key)> {
         None
+    }
+}
+
+/// What a plan remembers while one batch is planned, so that what many records have in common is worked out
+/// once. It begins empty, and what comes out must be the same without it.
+#[derive(Debug, Default)]
+pub struct Memory(Option<Box<dyn Any + Send>>);
+
+impl Memory {
+    /// What was remembered; as it begins, if nothing was.
+    pub fn recall<T: Default + Send + 'static>(&mut self) -> &mut T {
+        if !self.0.as_ref().is_some_and(|held| held.is::<T>()) {
+            self.0 = Some(Box::<T>::default());
+        }
+        match self.0.as_mut().and_then(|held| held.downcast_mut()) {
+            Some(held) => held,
+            None => unreachable!("it was just made"),
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use consort_kernel::{FrameKind, Key, LogEntry, Partition, Shard, Timestamp};
 
 use super::control::Control;
-use super::plan::{Plan, Record};
+use super::plan::{Memory, Plan, Record};
 use super::sheet::{ShardSheet, Sheet};
 use super::stand::{Mark, Position, Stand};
 
@@ -21,6 +21,7 @@ pub(super) struct Planner<'a> {
     pub(super) duplicates: &'a BTreeSet<Position>,
     /// Before the frame that is being planned.
     pub(super) stand: Stand,
+    pub(super) memory: Memory,
     pub(super) sheet: Sheet,
     pub(super) progress: Progress,
 }
@@ -81,7 +82,7 @@ impl Planner<'_> {
             FrameKind::Events if self.duplicates.contains(&record.position) => {
                 self.plan.duplicate(&record, &mut self.sheet);
             }
-            FrameKind::Events => self.plan.apply(&record, &mut self.sheet),
+            FrameKind::Events => self.plan.apply(&record, &mut self.memory, &mut self.sheet),
             FrameKind::Control => match Control::decode(record.bytes) {
                 Ok(Control::Tick) => {}
                 Ok(control) => self.plan.control(&record, &control, &mut self.sheet),
@@ -100,18 +101,14 @@ pub(super) fn fresh_records<'a>(
     stand: &Stand,
     entries: &'a [LogEntry],
     now: Timestamp,
-) -> Vec<Record<'a>> {
+) -> impl Iterator<Item = Record<'a>> {
     let mut stand = stand.clone();
-    let mut records = Vec::new();
-    for entry in entries {
-        let fresh = stand.pass(entry, now);
-        if fresh && entry.frame.kind == FrameKind::Events {
-            let watermark = stand.watermark();
-            let indexes = 0..entry.frame.records.len();
-            records.extend(indexes.map(|at| place(partition, stand.era, entry, at, watermark)));
-        }
-    }
-    records
+    entries.iter().flat_map(move |entry| {
+        let fresh = stand.pass(entry, now) && entry.frame.kind == FrameKind::Events;
+        let (era, watermark) = (stand.era, stand.watermark());
+        let records = if fresh { entry.frame.records.len() } else { 0 };
+        (0..records).map(move |at| place(partition, era, entry, at, watermark))
+    })
 }
 
 fn place<'a>(
@@ -143,7 +140,7 @@ mod tests {
     struct Count;
 
     impl Plan for Count {
-        fn apply(&self, record: &Record<'_>, sheet: &mut Sheet) {
+        fn apply(&self, record: &Record<'_>, _: &mut Memory, sheet: &mut Sheet) {
             let place = [record.position.offset, u64::from(record.position.record)];
             let key = Key::of(place.map(Into::into));
             sheet.add(Shard((record.position.record % 2) as u16), key, 1, None);
@@ -170,6 +167,7 @@ mod tests {
             now: Timestamp(100),
             duplicates: &BTreeSet::new(),
             stand: Stand::default(),
+            memory: Memory::default(),
             sheet: Sheet::new(marks, HashMap::new()),
             progress: Progress::default(),
         };

@@ -29,10 +29,17 @@ pub struct Sheet {
     cells: HashMap<(Shard, Key), Option<Bytes>>,
     /// The record being planned.
     at: Position,
+    /// Counted up whenever operations that were planned before can no longer be added to.
+    turn: u64,
     full: bool,
     #[cfg(feature = "mutations")]
     pub(super) mutation: Option<Mutation>,
 }
+
+/// Where the operation on a cell stands that more of the same can be added to. One who adds to the same cell
+/// over and over keeps it, and the cell need not be looked for. A fresh one stands nowhere.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Spot(Option<(u64, usize)>);
 
 /// What is planned for one shard.
 #[derive(Debug, Default)]
@@ -74,6 +81,7 @@ impl Sheet {
     /// Takes what was planned; the shards' marks are then at `end`.
     pub(super) fn take(&mut self, end: Position) -> BTreeMap<Shard, ShardSheet> {
         self.full = false;
+        self.turn += 1;
         let taken = std::mem::take(&mut self.shards);
         for &shard in taken.keys() {
             self.marks.insert(shard, end);
@@ -95,6 +103,58 @@ impl Sheet {
         }
         sheet.push_on(Kind::Counter, key.clone(), Operation::Add { key, by, on_overflow });
         self.weigh(shard);
+    }
+
+    /// As [`add`](Sheet::add), at a spot that is only used for this cell.
+    pub fn add_at(
+        &mut self,
+        spot: &mut Spot,
+        shard: Shard,
+        key: &Key,
+        by: i64,
+        on_overflow: impl FnOnce() -> Option<Note>,
+    ) {
+        let turn = self.turn;
+        let Some(sheet) = self.sheet(shard) else { return };
+        if let Some(Operation::Add { by: sum, .. }) = sheet.at(turn, *spot)
+            && let Some(merged) = sum.checked_add(by)
+        {
+            *sum = merged;
+            return;
+        }
+        self.add(shard, key.clone(), by, on_overflow());
+        *spot = self.spot(shard, Kind::Counter, key);
+    }
+
+    /// As [`insert`](Sheet::insert), at a spot that is only used for this cell.
+    pub fn insert_at(&mut self, spot: &mut Spot, shard: Shard, key: &Key, member: Bytes) {
+        let turn = self.turn;
+        let Some(sheet) = self.sheet(shard) else { return };
+        if let Some(Operation::Insert { members, .. }) = sheet.at(turn, *spot) {
+            let size = member.len();
+            members.push(member);
+            sheet.grow(size);
+            self.full |= sheet.is_full();
+            return;
+        }
+        self.insert(shard, key.clone(), member);
+        *spot = self.spot(shard, Kind::Set, key);
+    }
+
+    fn spot(&self, shard: Shard, kind: Kind, key: &Key) -> Spot {
+        let sheet = self.shards.get(&shard);
+        let place = sheet.and_then(|sheet| sheet.last_on.get(&(kind, key.clone())));
+        Spot(place.map(|&place| (self.turn, place)))
+    }
+
+    /// What tells the present commits from earlier and later ones.
+    pub fn turn(&self) -> u64 {
+        self.turn
+    }
+
+    /// Whether the shard takes what the present record does. Once it does, it takes all that follow.
+    pub fn takes(&self, shard: Shard) -> bool {
+        self.marks.get(&shard).is_none_or(|&mark| self.at >= mark)
     }
 
     /// Keeps the smallest rank.
@@ -176,8 +236,9 @@ impl Sheet {
 
     /// Removes a cell.
     pub fn delete(&mut self, shard: Shard, cell: Cell) {
-        let Some(sheet) = self.sheet(shard) else { return };
         // What comes later must stay behind the deletion.
+        self.turn += 1;
+        let Some(sheet) = self.sheet(shard) else { return };
         sheet.last_on.remove(&(cell.kind, cell.key.clone()));
         sheet.push(Operation::Delete(cell.clone()));
         if cell.kind == Kind::Bytes {
@@ -189,6 +250,7 @@ impl Sheet {
 
     /// Sets when a cell expires.
     pub fn expire(&mut self, shard: Shard, cell: Cell, at: Option<Timestamp>) {
+        self.turn += 1;
         let Some(sheet) = self.sheet(shard) else { return };
         sheet.last_on.remove(&(cell.kind, cell.key.clone()));
         sheet.push(Operation::Expire { cell, at });
@@ -226,7 +288,7 @@ impl Sheet {
 
     /// The shard's part, unless the shard has applied this record already.
     fn sheet(&mut self, shard: Shard) -> Option<&mut ShardSheet> {
-        let applied = self.marks.get(&shard).is_some_and(|&mark| self.at < mark);
+        let applied = !self.takes(shard);
         #[cfg(feature = "mutations")]
         let applied = applied && self.mutation != Some(Mutation::MarksMoveBackwards);
         (!applied).then(|| self.shards.entry(shard).or_default())
@@ -234,12 +296,22 @@ impl Sheet {
 
     fn weigh(&mut self, shard: Shard) {
         if let Some(sheet) = self.shards.get(&shard) {
-            self.full |= sheet.steps >= FULL_STEPS || sheet.bytes >= FULL_BYTES;
+            self.full |= sheet.is_full();
         }
     }
 }
 
 impl ShardSheet {
+    fn is_full(&self) -> bool {
+        self.steps >= FULL_STEPS || self.bytes >= FULL_BYTES
+    }
+
+    /// The operation at a spot, if it was found in the same turn.
+    fn at(&mut self, turn: u64, spot: Spot) -> Option<&mut Operation> {
+        let (_, place) = spot.0.filter(|(found, _)| *found == turn)?;
+        self.operations.get_mut(place)
+    }
+
     fn same(&mut self, kind: Kind, key: &Key) -> Option<&mut Operation> {
         // The key is cloned to look up the pair: its bytes are shared, not copied.
         let place = *self.last_on.get(&(kind, key.clone()))?;
@@ -311,6 +383,48 @@ mod tests {
             Operation::Insert { key, members: vec![bytes("b"), bytes("a"), bytes("c")] },
         ];
         assert_eq!(taken[&A].operations, expected);
+    }
+
+    #[test]
+    fn a_spot_adds_to_the_same_operation_until_it_is_taken() {
+        let mut sheet = sheet();
+        let (mut number, mut set) = (Spot::default(), Spot::default());
+        for round in 0..2 {
+            for text in ["a", "b"] {
+                sheet.add_at(&mut number, A, &key("n"), 1, || None);
+                sheet.insert_at(&mut set, A, &key("n"), text.into());
+            }
+            sheet.add(A, key("n"), 5, None);
+            let members = ["a", "b"].map(Bytes::from).to_vec();
+            let expected = [
+                Operation::Add { key: key("n"), by: 7, on_overflow: None },
+                Operation::Insert { key: key("n"), members },
+            ];
+            assert_eq!(sheet.take(at(round))[&A].operations, expected);
+        }
+    }
+
+    #[test]
+    fn a_spot_does_not_reach_over_a_deletion_nor_below_a_mark() {
+        let mut sheet = Sheet::new(BTreeMap::from([(A, at(5))]), HashMap::new());
+        let mut spot = Spot::default();
+        sheet.add_at(&mut spot, A, &key("n"), 1, || None);
+        assert!(!sheet.takes(A));
+        sheet.turn_to(at(5));
+        assert!(sheet.takes(A));
+        sheet.add_at(&mut spot, A, &key("n"), 2, || None);
+        sheet.delete(A, Cell::new(Kind::Counter, key("n")));
+        sheet.add_at(&mut spot, A, &key("n"), 4, || None);
+        sheet.add_at(&mut spot, A, &key("n"), i64::MAX, || None);
+        let sums: Vec<_> = sheet.take(at(6))[&A]
+            .operations
+            .iter()
+            .filter_map(|operation| match operation {
+                Operation::Add { by, .. } => Some(*by),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(sums, [2, 4, i64::MAX]);
     }
 
     #[test]

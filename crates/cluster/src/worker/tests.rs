@@ -27,7 +27,7 @@ struct Tally {
 }
 
 impl Plan for Tally {
-    fn apply(&self, record: &Record<'_>, sheet: &mut Sheet) {
+    fn apply(&self, record: &Record<'_>, _: &mut Memory, sheet: &mut Sheet) {
         let key = Key::of(["count".into(), (&record.bytes[..]).into()]);
         sheet.add(shard_of(&key, SHARDS), key, 1, None);
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use consort::Ground;
-use consort_cluster::worker::{self, Plan, Record, Resume, Sheet};
+use consort_cluster::worker::{self, Memory, Plan, Record, Resume, Sheet};
 use consort_cluster::{Ended, Part, Role, Tenure};
 use consort_kernel::{Most, Name, Partition};
 use futures::FutureExt as _;
@@ -18,7 +18,7 @@ use crate::bed::{consort, node_here, sees};
 struct Nothing;
 
 impl Plan for Nothing {
-    fn apply(&self, _record: &Record<'_>, _sheet: &mut Sheet) {}
+    fn apply(&self, _record: &Record<'_>, _: &mut Memory, _sheet: &mut Sheet) {}
 }
 
 /// One partition whose log loses its beginning before anything of it was applied; and a role of another

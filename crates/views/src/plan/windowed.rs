@@ -11,6 +11,7 @@ use consort_cluster::worker::{Record, Sheet};
 use consort_kernel::{Key, Moment, Name, Note, Shard};
 
 use super::Untakable;
+use super::memo::Group;
 use crate::keys;
 use crate::part::{Rule, Rules};
 use crate::rejects::Rejected;
@@ -51,12 +52,31 @@ impl WindowPlan {
     pub(super) fn enter(
         &self,
         record: &Record<'_>,
-        shard: Shard,
         start: Moment,
-        group: &Key,
+        group: &mut Group,
         sheet: &mut Sheet,
         late: impl FnOnce() -> Rejected,
     ) -> Result<bool, Untakable> {
+        let shard = group.shard;
+        // What the commit expects was said when the group was first met in it, unless the shard did not take
+        // that record.
+        if group.entered != Some(sheet.turn()) && !self.look(record, start, group, sheet, late)? {
+            return Ok(false);
+        }
+        sheet.add_at(&mut group.applied, shard, &self.applied, 1, || None);
+        Ok(true)
+    }
+
+    /// Looks at the window, as [`enter`](WindowPlan::enter) does where nothing is known of it.
+    fn look(
+        &self,
+        record: &Record<'_>,
+        start: Moment,
+        group: &mut Group,
+        sheet: &mut Sheet,
+        late: impl FnOnce() -> Rejected,
+    ) -> Result<bool, Untakable> {
+        let shard = group.shard;
         let floor = self
             .read(Rule::FloorExpected, shard, &self.floor, sheet)
             .map(|bytes| format::decode::<Moment>(&bytes));
@@ -74,9 +94,12 @@ impl WindowPlan {
             Some(_) if self.windows.late == Late::List => {
                 return Ok(self.list(shard, sheet, &late()));
             }
-            Some(_) => sheet.add(shard, keys::dirty(&self.dirties, group), 1, None),
+            Some(_) => {
+                sheet.add(shard, keys::dirty(&self.dirties, &group.key), 1, None);
+                return Ok(true);
+            }
         }
-        sheet.add(shard, self.applied.clone(), 1, None);
+        group.entered = sheet.takes(shard).then_some(sheet.turn());
         Ok(true)
     }
 

@@ -1,0 +1,68 @@
+//! What is remembered of a batch while it is planned: the groups that its events belong to, with the spots
+//! of their operations in the sheet.
+
+use bytes::Bytes;
+use consort_cluster::worker::Spot;
+use consort_kernel::{Key, Moment, Shard};
+use hashbrown::HashMap;
+
+use crate::keys;
+
+/// Of one batch. It grows with the batch, which is bounded.
+#[derive(Debug, Default)]
+pub(super) struct Memo {
+    pub(super) views: Vec<ViewMemo>,
+    pub(super) received: Spot,
+    pub(super) applied: Spot,
+}
+
+impl Memo {
+    /// With a place for each of so many views.
+    pub(super) fn of(&mut self, views: usize) -> &mut Memo {
+        self.views.resize_with(views, ViewMemo::default);
+        self
+    }
+}
+
+/// The groups of one view.
+#[derive(Debug, Default)]
+pub(super) struct ViewMemo {
+    groups: HashMap<Box<[u8]>, Group>,
+    /// The key of the group that is being looked for.
+    pub(super) key: Vec<u8>,
+}
+
+/// A group of a view, in its window if the view has windows.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) key: Key,
+    pub(super) shard: Shard,
+    /// Where its window begins.
+    pub(super) start: Option<Moment>,
+    /// Whether the cells that its events look at were named.
+    pub(super) named: bool,
+    /// The turn of the sheet in which its window was found open.
+    pub(super) entered: Option<u64>,
+    /// The operation on its cell.
+    pub(super) cell: Spot,
+    /// The count of events that the view has taken.
+    pub(super) applied: Spot,
+}
+
+impl ViewMemo {
+    /// The group whose key stands in `key`.
+    pub(super) fn group(&mut self, start: Option<Moment>, shards: u16) -> &mut Group {
+        self.groups.entry_ref(&self.key[..]).or_insert_with_key(|key| {
+            let key = Key::from_stored(Bytes::copy_from_slice(key));
+            Group {
+                shard: keys::shard(&key, shards),
+                key,
+                start,
+                named: false,
+                entered: None,
+                cell: Spot::default(),
+                applied: Spot::default(),
+            }
+        })
+    }
+}
