@@ -61,12 +61,19 @@ pub(crate) struct Report {
     date: String,
     machine: String,
     figures: Vec<Figure>,
+    notes: Vec<String>,
 }
 
 impl Report {
     /// An empty report.
     pub(crate) fn new(what: &str) -> Self {
-        Report { what: what.into(), date: date(), machine: machine(), figures: Vec::new() }
+        Report {
+            what: what.into(),
+            date: date(),
+            machine: machine(),
+            figures: vec![],
+            notes: vec![],
+        }
     }
 
     /// Adds a comparison; `wanted` is the least ratio that we promise ourselves.
@@ -81,6 +88,11 @@ impl Report {
         let Compared { limit, ours, ratio } = compared;
         let (name, limit_is) = (name.to_string(), limit_is.to_string());
         self.figures.push(Figure { name, unit, limit_is, limit, ours, ratio, wanted });
+    }
+
+    /// Adds a figure that stands beside nothing.
+    pub(crate) fn note(&mut self, note: String) {
+        self.notes.push(note);
     }
 
     /// As a table, as JSON, and as a picture.
@@ -109,6 +121,9 @@ impl Report {
                 thousands(f.ours),
                 f.ratio
             );
+        }
+        for note in &self.notes {
+            let _ = write!(table, "\n{note}\n");
         }
         table
     }

@@ -64,16 +64,22 @@ fn program() -> Result<PathBuf> {
 }
 
 impl Node {
-    /// Starts it, and waits until it is ready.
-    pub(super) async fn start() -> Result<Node> {
+    /// Starts it with the two views of the example, on this engine or one of its own.
+    pub(super) async fn start(engine: Option<&str>) -> Result<Node> {
+        Node::with(CONFIG, engine).await
+    }
+
+    /// Starts it with these settings, and waits until it is ready.
+    pub(super) async fn with(config: &str, engine: Option<&str>) -> Result<Node> {
         let folder = tempfile::Builder::new().prefix("consort-events-").tempdir()?;
         let (http, udp) = (Port::claim(), Port::claim());
         let file = folder.path().join("consort.toml");
-        fs::write(&file, CONFIG.replace("UDP", &udp.number().to_string()))?;
+        fs::write(&file, config.replace("UDP", &udp.number().to_string()))?;
         let mut command = Command::new(program()?);
         command.arg("serve").arg("-c").arg(file);
         command.args(["--listen", &format!("127.0.0.1:{}", http.number())]);
-        command.args(["--engine", &format!("embedded:{}", folder.path().join("data").display())]);
+        let own = format!("embedded:{}", folder.path().join("data").display());
+        command.args(["--engine", engine.unwrap_or(&own)]);
         let process = Process::start(&command, &folder.path().join("log"));
         let address = format!("http://127.0.0.1:{}", http.number());
         let node = Node { _process: process, address, udp, _folder: folder };
@@ -123,6 +129,14 @@ impl Node {
         Ok(seconds)
     }
 
+    /// Writes some lines.
+    pub(super) async fn post(&self, lines: String) -> Result<()> {
+        let mut connection = Connection::new(Client::new(&self.address, None)?, WITHIN);
+        let reply = connection.send(Method::POST, "/write?db=events", &[], lines).await?;
+        ensure!(reply.status == 204, "{}", String::from_utf8_lossy(&reply.body));
+        Ok(())
+    }
+
     async fn applied(&self, wanted: u64, began: Instant) -> Result<()> {
         for view in ["unique_user_event", "cumulative_user_event"] {
             let name = format!("consort_view_events{{view=\"{view}\",outcome=\"applied\"}}");
@@ -145,7 +159,7 @@ impl Node {
 pub(super) async fn highest_rate(lines: &Lines, seconds: u64) -> Result<f64> {
     let mut best = 0.0;
     for rate in RATES {
-        let node = Node::start().await?;
+        let node = Node::start(None).await?;
         let wanted = (rate * seconds as usize).min(lines.count);
         let text = lines.text.clone();
         let to = node.udp.number();

@@ -1,6 +1,6 @@
 //! An event, and its compact form in the log: version, id, then a tag and a value for each field.
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{Buf, Bytes};
 use consort_kernel::Part;
 
 use crate::schema::Schema;
@@ -14,6 +14,9 @@ const FALSE: u8 = 1;
 const TRUE: u8 = 2;
 const NUMBER: u8 = 3;
 const TEXT: u8 = 4;
+
+/// The most bytes that a number takes.
+const NUMBER_MOST: usize = 10;
 
 /// A valid event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,32 +35,39 @@ pub struct EventError(&'static str);
 impl Event {
     /// The record to append.
     pub fn encode(&self) -> Bytes {
-        let mut bytes = BytesMut::with_capacity(16 + 8 * self.values.len());
-        bytes.put_u8(VERSION);
+        let texts = self.values.iter().map(|value| match value {
+            Some(Value::Text(text)) => text.len(),
+            _ => NUMBER_MOST,
+        });
+        // Enough for all but very long texts, so that it is made at once.
+        let size =
+            texts.map(|size| size + 3).sum::<usize>() + self.id.as_ref().map_or(0, String::len);
+        let mut bytes = Vec::with_capacity(size + 4);
+        bytes.push(VERSION);
         match &self.id {
             None => put_varint(&mut bytes, 0),
             Some(id) => {
                 put_varint(&mut bytes, id.len() as u64 + 1);
-                bytes.put_slice(id.as_bytes());
+                bytes.extend_from_slice(id.as_bytes());
             }
         }
         for value in &self.values {
             match value {
-                None => bytes.put_u8(ABSENT),
-                Some(Value::Bool(false)) => bytes.put_u8(FALSE),
-                Some(Value::Bool(true)) => bytes.put_u8(TRUE),
+                None => bytes.push(ABSENT),
+                Some(Value::Bool(false)) => bytes.push(FALSE),
+                Some(Value::Bool(true)) => bytes.push(TRUE),
                 Some(Value::Int(number) | Value::Decimal(number)) => {
-                    bytes.put_u8(NUMBER);
+                    bytes.push(NUMBER);
                     put_varint(&mut bytes, zigzag(*number));
                 }
                 Some(Value::Text(text)) => {
-                    bytes.put_u8(TEXT);
+                    bytes.push(TEXT);
                     put_varint(&mut bytes, text.len() as u64);
-                    bytes.put_slice(text.as_bytes());
+                    bytes.extend_from_slice(text.as_bytes());
                 }
             }
         }
-        bytes.freeze()
+        bytes.into()
     }
 
     /// Reads a record. A field that was declared after the record was written is absent.
@@ -177,12 +187,12 @@ fn unzigzag(number: u64) -> i64 {
     ((number >> 1) as i64) ^ -((number & 1) as i64)
 }
 
-fn put_varint(bytes: &mut BytesMut, mut number: u64) {
+fn put_varint(bytes: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
-        bytes.put_u8(number as u8 | 0x80);
+        bytes.push(number as u8 | 0x80);
         number >>= 7;
     }
-    bytes.put_u8(number as u8);
+    bytes.push(number as u8);
 }
 
 fn varint(from: &mut &[u8]) -> Result<u64, EventError> {

@@ -9,7 +9,6 @@ use consort_kernel::{Key, Name, Partition, partition_of};
 use crate::event::Event;
 use crate::route::Route;
 use crate::schema::Schema;
-use crate::value::Value;
 
 /// A declared stream.
 #[derive(Clone, Debug)]
@@ -46,9 +45,11 @@ impl Stream {
             let id = event.id.as_ref().map(|id| id.as_bytes());
             return partition_of(id.unwrap_or(record), self.partitions);
         }
-        let values = self.key.iter().filter_map(|&at| event.values[at].as_ref());
-        let key = Key::of(values.map(Value::element));
-        partition_of(key.as_bytes(), self.partitions)
+        let mut key = Vec::with_capacity(64);
+        for value in self.key.iter().filter_map(|&at| event.values[at].as_ref()) {
+            Key::push(&mut key, value.part());
+        }
+        partition_of(&key, self.partitions)
     }
 
     /// The id of an event that carries it in a field.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use consort_kernel::Element;
+use consort_kernel::{Element, Part};
 
 /// The most digits behind the point that a decimal may declare: 18 digits fit 64 bits.
 pub const SCALE_MOST: u8 = 18;
@@ -212,6 +212,15 @@ impl Value {
             Value::Bool(value) => Element::Number(i128::from(*value)),
             Value::Int(number) | Value::Decimal(number) => Element::from(*number),
             Value::Text(text) => Element::from(text.as_str()),
+        }
+    }
+
+    /// Its part of a key, where it stands.
+    pub(crate) fn part(&self) -> Part<'_> {
+        match self {
+            Value::Bool(value) => Part::Number((*value).into()),
+            Value::Int(number) | Value::Decimal(number) => Part::Number((*number).into()),
+            Value::Text(text) => Part::Text(text),
         }
     }
 
