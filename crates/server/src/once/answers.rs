@@ -33,7 +33,10 @@ pub(super) async fn list(State(spaces): State<Spaces>) -> Json<serde_json::Value
 }
 
 /// `GET /once/{name}/{path…}`
-pub(super) async fn get(State(spaces): State<Spaces>, request: Request) -> Result<Response, Problem> {
+pub(super) async fn get(
+    State(spaces): State<Spaces>,
+    request: Request,
+) -> Result<Response, Problem> {
     let (head, _) = request.into_parts();
     let (room, path) = spaces.find(head.uri.path())?;
     let asked = asked(room, path, &head)?;
@@ -41,7 +44,10 @@ pub(super) async fn get(State(spaces): State<Spaces>, request: Request) -> Resul
 }
 
 /// `POST /once/{name}/{path…}`, or a purge.
-pub(super) async fn post(State(spaces): State<Spaces>, request: Request) -> Result<Response, Problem> {
+pub(super) async fn post(
+    State(spaces): State<Spaces>,
+    request: Request,
+) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
     let (room, path) = spaces.find(head.uri.path())?;
     if path == PURGE {
@@ -81,12 +87,8 @@ async fn answer(
         Some(generation) => spaces.once().get_generation(&key, &generation).await,
         None => {
             let Asked { path, query, .. } = asked;
-            let question = Question {
-                path: path.into(),
-                query: query.into(),
-                headers: passed,
-                body: parameters.map(Bytes::from),
-            };
+            let question =
+                Question { path, query, headers: passed, body: parameters.map(Bytes::from) };
             compute(spaces, room, &key, question).await
         }
     };
@@ -104,10 +106,10 @@ async fn compute(
     key: &OnceKey,
     question: Question,
 ) -> Result<Answer, consort_once::OnceError> {
-    let asking = Arc::clone(room);
+    let (asking, question) = (Arc::clone(room), Arc::new(question));
     let ask = move || {
-        let (room, question) = (Arc::clone(&asking), question.clone());
-        async move { room.upstream.ask(&room.space, question).await }
+        let (room, question) = (Arc::clone(&asking), Arc::clone(&question));
+        async move { room.upstream.ask(&room.space, &question).await }
     };
     spaces.once().get(key, &room.terms, ask).await
 }

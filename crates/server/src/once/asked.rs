@@ -13,8 +13,7 @@ use std::borrow::Cow;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, percent_encode};
 
 /// Everything but what RFC 3986 calls unreserved.
-const RESERVED: &AsciiSet =
-    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The parameter that picks an element.
 const POSITION: &[u8] = b"position";
@@ -42,7 +41,9 @@ pub(super) enum Unaskable {
     EmptySegment,
     #[error("the {0} has a control character, which nothing here can have")]
     Control(&'static str),
-    #[error("path and query have {0} bytes in percent code, and may have {LONGEST}; send parameters as the JSON body of a POST")]
+    #[error(
+        "path and query have {0} bytes in percent code, and may have {LONGEST}; send parameters as the JSON body of a POST"
+    )]
     TooLong(usize),
     #[error("'position' must be a whole number from 0, not '{0}'")]
     Position(String),
@@ -187,8 +188,18 @@ mod tests {
     #[test]
     fn what_would_lead_elsewhere_is_refused_in_every_spelling() {
         for raw in [
-            "..", "../x", "a/../b", "a/..", "%2e%2e", "%2E%2e/x", ".%2e", "a/%2e%2e/b", "..%2f..%2fx",
-            "..%5c..%5cx", "..\\x", "a%2f..%2fb",
+            "..",
+            "../x",
+            "a/../b",
+            "a/..",
+            "%2e%2e",
+            "%2E%2e/x",
+            ".%2e",
+            "a/%2e%2e/b",
+            "..%2f..%2fx",
+            "..%5c..%5cx",
+            "..\\x",
+            "a%2f..%2fb",
         ] {
             assert_eq!(path(raw), Err(Unaskable::Dots("..")), "{raw}");
         }
@@ -240,7 +251,9 @@ mod tests {
         assert_eq!((asked.query.as_str(), asked.position), ("a=2&b=1", Some(3)));
         let spelt = Asked::of("a", "p%6fsition=0").unwrap();
         assert_eq!((spelt.query.as_str(), spelt.position), ("", Some(0)));
-        for wrong in ["position=-1", "position=%2B1", "position=1.5", "position=x", "position=", "position"] {
+        for wrong in
+            ["position=-1", "position=%2B1", "position=1.5", "position=x", "position=", "position"]
+        {
             assert!(matches!(query(wrong), Err(Unaskable::Position(_))), "{wrong}");
         }
         let too_large = format!("position={}0", usize::MAX);

@@ -73,7 +73,9 @@ mod tests {
     #[test]
     fn an_element_is_given_as_it_stands() {
         let array = r#" [ {"a" : 1}, "two", 3.0, [4], null ] "#;
-        for (position, expected) in [r#"{"a" : 1}"#, r#""two""#, "3.0", "[4]", "null"].iter().enumerate() {
+        for (position, expected) in
+            [r#"{"a" : 1}"#, r#""two""#, "3.0", "[4]", "null"].iter().enumerate()
+        {
             assert_eq!(at(array, position).as_deref(), Ok(*expected));
         }
         assert_eq!(at(array, 5), Err(Missing::Beyond(5)));

@@ -13,9 +13,11 @@ const NO_STORE: u8 = 1;
 
 const FLAGS: u8 = NO_STORE;
 
+const KEPT_MOST: usize = 6;
+
 /// The headers of an answer that are kept: those which say how its body is to be read. A place in the list is part
 /// of the format: new ones go to its end.
-const KEPT: [HeaderName; 6] = [
+static KEPT: [HeaderName; KEPT_MOST] = [
     header::CONTENT_TYPE,
     header::CONTENT_ENCODING,
     header::CONTENT_LANGUAGE,
@@ -28,7 +30,7 @@ const KEPT: [HeaderName; 6] = [
 const VALUE_MOST: usize = 1024;
 
 /// What is at most around a body.
-pub(super) const OVERHEAD_MOST: usize = 5 + KEPT.len() * (3 + VALUE_MOST);
+pub(super) const OVERHEAD_MOST: usize = 5 + KEPT_MOST * (3 + VALUE_MOST);
 
 /// An answer, unpacked.
 #[derive(Clone, Debug, PartialEq, Eq)]

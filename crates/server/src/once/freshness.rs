@@ -6,7 +6,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use axum::http::{HeaderMap, Request, Response, header};
+use axum::http::{HeaderMap, HeaderValue, Request, Response, header};
 use http_cache_semantics::{CacheOptions, CachePolicy};
 
 /// How many tags of an answer count, and how long they may be: each is an entry in the store's index.
@@ -55,7 +55,7 @@ impl Freshness {
         }
         // A guess by the time of the last change is no word of the upstream's.
         let options = CacheOptions { cache_heuristic: 0.0, ..CacheOptions::default() };
-        let policy = CachePolicy::new_options(request, answer, now, options);
+        let policy = CachePolicy::new_options(request, &lowercase(answer), now, options);
         let no_store = !policy.is_storable();
         let strict = ["must-revalidate", "proxy-revalidate", "no-cache"];
         let strict = strict.iter().any(|directive| says(directive));
@@ -64,6 +64,20 @@ impl Freshness {
         let (stale_for, stale_if_error) = (or_none(stale_for), or_none(stale_if_error));
         Freshness { fresh_for: Some(fresh_for), stale_for, stale_if_error, no_store }
     }
+}
+
+/// The same answer with its directives in small letters: their case does not matter, but to the crate it does.
+fn lowercase(answer: &Response<()>) -> Response<()> {
+    let mut answer = answer.clone();
+    let values: Vec<HeaderValue> = answer
+        .headers()
+        .get_all(header::CACHE_CONTROL)
+        .into_iter()
+        .filter_map(|value| HeaderValue::from_bytes(&value.as_bytes().to_ascii_lowercase()).ok())
+        .collect();
+    answer.headers_mut().remove(header::CACHE_CONTROL);
+    answer.headers_mut().extend(values.into_iter().map(|value| (header::CACHE_CONTROL, value)));
+    answer
 }
 
 /// The tags of an answer.
@@ -98,7 +112,7 @@ fn seconds_of(headers: &HeaderMap, directive: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use axum::http::{HeaderName, HeaderValue, StatusCode};
+    use axum::http::{HeaderName, StatusCode};
 
     fn freshness(status: u16, headers: &[(&'static str, &str)]) -> Freshness {
         let request = Request::builder().uri("http://h/x").body(()).unwrap();
@@ -108,7 +122,11 @@ mod tests {
             let value = HeaderValue::try_from(*value).unwrap();
             answer.headers_mut().append(HeaderName::from_static(name), value);
         }
-        Freshness::of(&request, &answer, SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000))
+        Freshness::of(
+            &request,
+            &answer,
+            SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000),
+        )
     }
 
     fn secs(seconds: u64) -> Option<Duration> {
@@ -150,6 +168,8 @@ mod tests {
     fn what_may_not_be_kept_or_used_again_is_never_fresh() {
         for (headers, no_store) in [
             (&[("cache-control", "no-store")][..], true),
+            (&[("cache-control", "public, No-Store")], true),
+            (&[("cache-control", "max-age=60"), ("cache-control", "no-store")], true),
             (&[("cache-control", "private")], true),
             (&[("cache-control", "private, max-age=60")], true),
             (&[("cache-control", "max-age=0")], false),

@@ -56,12 +56,16 @@ const COUNTERS: [(&str, &str, Read); 12] = [
     ("once_crowded", "Requests turned away because too many waited", |f| f.crowded),
     ("once_deadlines", "Requests that were not answered in time", |f| f.deadlines),
     ("once_purged", "Keys purged by this node", |f| f.purged),
-    ("once_cache_interruptions", "How often the cache was emptied, as purges may have gone unheard", |f| {
-        f.interruptions
-    }),
-    ("once_cache_fills_discarded", "Values not cached because a purge came while they were read", |f| {
-        f.fills_discarded
-    }),
+    (
+        "once_cache_interruptions",
+        "How often the cache was emptied, as purges may have gone unheard",
+        |f| f.interruptions,
+    ),
+    (
+        "once_cache_fills_discarded",
+        "Values not cached because a purge came while they were read",
+        |f| f.fills_discarded,
+    ),
 ];
 
 const GAUGES: [(&str, &str, Read); 4] = [

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::http::{HeaderMap, HeaderValue};
 use axum::routing::get;
+pub use consort_once::OnError;
 use consort_once::{Once, OnceKey, Terms};
 
 use crate::metrics::Metrics;

@@ -30,7 +30,8 @@ pub(super) fn canonical(body: &[u8]) -> Result<String, String> {
 
 fn write(value: &RawValue, depth: usize, out: &mut String) -> Result<(), String> {
     let text = value.get();
-    let deeper = || depth.checked_sub(1).ok_or(format!("it is nested deeper than {DEEPEST} levels"));
+    let deeper =
+        || depth.checked_sub(1).ok_or(format!("it is nested deeper than {DEEPEST} levels"));
     match text.as_bytes().first() {
         Some(b'{') => {
             let depth = deeper()?;
@@ -113,9 +114,15 @@ mod tests {
         for (body, expected) in [
             ("{}", "{}"),
             (" { } ", "{}"),
-            (r#"{"b": 1, "a": [1, 2 , {"d":null,"c":true}]}"#, r#"{"a":[1,2,{"c":true,"d":null}],"b":1}"#),
+            (
+                r#"{"b": 1, "a": [1, 2 , {"d":null,"c":true}]}"#,
+                r#"{"a":[1,2,{"c":true,"d":null}],"b":1}"#,
+            ),
             (r#"{"\u0061": "\u00e4\/\n"}"#, r#"{"a":"ä/\n"}"#),
-            (r#"{"n": 1.0, "m": 12345678901234567890123, "e": -1e5}"#, r#"{"e":-1e5,"m":12345678901234567890123,"n":1.0}"#),
+            (
+                r#"{"n": 1.0, "m": 12345678901234567890123, "e": -1e5}"#,
+                r#"{"e":-1e5,"m":12345678901234567890123,"n":1.0}"#,
+            ),
         ] {
             assert_eq!(canonical(body.as_bytes()).as_deref(), Ok(expected), "{body}");
         }

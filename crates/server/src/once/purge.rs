@@ -81,10 +81,12 @@ fn key_of(
     let path = path.strip_prefix('/').unwrap_or(path);
     let asked = Asked::of(path, query).map_err(|reason| refusals::unaskable(&reason))?;
     let body = body.map(|body| parameters::canonical(body.get().as_bytes())).transpose();
-    let body = body.map_err(|reason| bad_request("purge", format!("{WANTED}: the body: {reason}")))?;
+    let body =
+        body.map_err(|reason| bad_request("purge", format!("{WANTED}: the body: {reason}")))?;
     let mut given = HeaderMap::new();
     for (name, value) in headers {
-        let wrong = || bad_request("purge", format!("{WANTED}: the header '{name}' cannot be sent"));
+        let wrong =
+            || bad_request("purge", format!("{WANTED}: the header '{name}' cannot be sent"));
         let value = HeaderValue::try_from(value).map_err(|_| wrong())?;
         given.insert(HeaderName::try_from(&name).map_err(|_| wrong())?, value);
     }

@@ -73,7 +73,9 @@ pub(super) fn missing(missing: &Missing, position: usize) -> Problem {
 
 pub(super) fn unanswered(space: &Space, error: OnceError) -> Problem {
     match error {
-        OnceError::Failed { failure, retry_after } => failed(space, &failure).retry_after(retry_after),
+        OnceError::Failed { failure, retry_after } => {
+            failed(space, &failure).retry_after(retry_after)
+        }
         OnceError::Deadline => {
             let detail = format!(
                 "no answer within {:?} ('wait' in [once.{}]); the computation goes on: ask again",
@@ -92,7 +94,8 @@ pub(super) fn unanswered(space: &Space, error: OnceError) -> Problem {
             Problem::new(StatusCode::PRECONDITION_FAILED, "generation-gone", detail)
         }
         OnceError::Unavailable { reason, retryable: true } => {
-            let detail = format!("the store cannot be asked: {reason}; nothing was computed, ask again");
+            let detail =
+                format!("the store cannot be asked: {reason}; nothing was computed, ask again");
             unavailable("store-failed", detail).retry_after(RETRY_AFTER)
         }
         OnceError::Unavailable { reason, retryable: false } => {

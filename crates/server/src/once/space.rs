@@ -79,7 +79,9 @@ pub fn passable(name: &str) -> Result<HeaderName, String> {
         header::PROXY_AUTHORIZATION,
     ];
     if own.contains(&header) || of_connections.contains(&header) || name == "keep-alive" {
-        return Err(format!("cannot have '{name}': Consort sets it, or it is about the connection"));
+        return Err(format!(
+            "cannot have '{name}': Consort sets it, or it is about the connection"
+        ));
     }
     let conditions = [
         header::RANGE,
@@ -90,7 +92,9 @@ pub fn passable(name: &str) -> Result<HeaderName, String> {
         header::IF_UNMODIFIED_SINCE,
     ];
     if conditions.contains(&header) {
-        return Err(format!("cannot have '{name}': the upstream is always asked for the whole answer"));
+        return Err(format!(
+            "cannot have '{name}': the upstream is always asked for the whole answer"
+        ));
     }
     Ok(header)
 }

@@ -48,7 +48,9 @@ impl Template {
             let name = text[at + 1..].split_once('}').map(|(name, _)| name);
             if !name.is_some_and(|name| ["path", "query"].contains(&name)) {
                 let name = name.map_or(String::new(), |name| format!(" {{{name}}}"));
-                return Err(format!("has an unknown place{name}; there are {{path}} and {{query}}"));
+                return Err(format!(
+                    "has an unknown place{name}; there are {{path}} and {{query}}"
+                ));
             }
         }
         let marked = text.replace("{path}", PATH_MARK).replace("{query}", QUERY_MARK);

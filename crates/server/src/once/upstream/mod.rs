@@ -7,7 +7,6 @@
 mod connector;
 
 use std::error::Error as _;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use axum::http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
@@ -59,11 +58,11 @@ pub(super) struct Upstream {
 }
 
 /// What to ask for.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Question {
     /// Both in canonical form.
-    pub(super) path: Arc<str>,
-    pub(super) query: Arc<str>,
+    pub(super) path: String,
+    pub(super) query: String,
     /// Those of the request's that are passed.
     pub(super) headers: HeaderMap,
     /// The parameters, in canonical form; with them it is a POST.
@@ -81,7 +80,11 @@ impl Upstream {
     }
 
     /// Asks, and judges the answer.
-    pub(super) async fn ask(&self, space: &Space, question: Question) -> Result<Computed, Failure> {
+    pub(super) async fn ask(
+        &self,
+        space: &Space,
+        question: &Question,
+    ) -> Result<Computed, Failure> {
         let place = space.upstream.origin();
         let asking = self.exchange(space, &place, question);
         timeout(space.timeout, asking).await.unwrap_or_else(|_| {
@@ -94,7 +97,7 @@ impl Upstream {
         &self,
         space: &Space,
         place: &str,
-        question: Question,
+        question: &Question,
     ) -> Result<Computed, Failure> {
         let uri = space.upstream.fill(&question.path, &question.query);
         let uri = uri.map_err(|reason| Failure::new(FailureKind::Malformed, reason))?;
@@ -114,11 +117,11 @@ impl Upstream {
 }
 
 /// The request, and the same without its body, by which the answer's lifetime is judged.
-fn request(uri: Uri, question: Question) -> (Request<()>, Request<Full<Bytes>>) {
+fn request(uri: Uri, question: &Question) -> (Request<()>, Request<Full<Bytes>>) {
     let Question { headers, body, .. } = question;
     let mut asked = Request::new(());
     *asked.uri_mut() = uri;
-    *asked.headers_mut() = headers;
+    *asked.headers_mut() = headers.clone();
     let own = asked.headers_mut();
     own.insert(header::USER_AGENT, HeaderValue::from_static("consort"));
     own.entry(header::ACCEPT).or_insert(HeaderValue::from_static("*/*"));
@@ -126,7 +129,7 @@ fn request(uri: Uri, question: Question) -> (Request<()>, Request<Full<Bytes>>) 
         own.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         *asked.method_mut() = Method::POST;
     }
-    let request = asked.clone().map(|()| Full::new(body.unwrap_or_default()));
+    let request = asked.clone().map(|()| Full::new(body.clone().unwrap_or_default()));
     (asked, request)
 }
 
