@@ -1,10 +1,22 @@
 //! The first request computes; everyone else gets that answer, on any node, even when the first one dies.
 
 mod answer;
+mod attempt;
+mod cache;
+mod conduct;
+mod decide;
+mod desk;
+mod early;
 mod fence;
 mod figures;
+mod flights;
+mod inner;
 mod key;
+mod news;
 mod once;
+mod purge;
+mod state;
+mod step;
 mod terms;
 
 pub use answer::{Answer, OnceError, Source};

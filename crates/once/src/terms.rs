@@ -20,6 +20,8 @@ pub struct Terms {
     pub errors_for: Duration,
     /// The largest value in bytes; more is a [`FailureKind::TooLarge`].
     pub max_value: usize,
+    /// How long a computation may run; a longer one is given up as [`FailureKind::TimedOut`].
+    pub compute_for: Duration,
     /// How long one caller waits before it gets [`OnceError::Deadline`](crate::OnceError::Deadline).
     pub wait: Duration,
     /// Whether a value is refreshed somewhat before it ceases to be fresh, at a random moment that comes
@@ -38,6 +40,7 @@ impl Default for Terms {
             stale_if_error: Duration::ZERO,
             errors_for: Duration::from_secs(1),
             max_value: 1024 * 1024,
+            compute_for: Duration::from_secs(60),
             wait: Duration::from_secs(30),
             refresh_early: true,
             on_error: OnError::Keep,
@@ -100,7 +103,7 @@ impl Computed {
 }
 
 /// Why a computation failed. It travels to all who wait, on every node.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("{kind}: {reason}")]
 pub struct Failure {
     /// What happened.
