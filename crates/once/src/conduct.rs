@@ -55,8 +55,8 @@ pub(crate) async fn fly(
         if refresh.is_none() {
             return;
         }
-        // Those who waited have their answer; now one refresh, on a flight that others may join.
-        match inner.flights.begin(&key) {
+        // Those who waited have their answer; now one refresh.
+        match inner.flights.begin_refresh(&key) {
             Some(next) => flight = next,
             None => return,
         }

@@ -15,11 +15,26 @@ use crate::key::OnceKey;
 /// All flights of a node.
 #[derive(Debug)]
 pub(crate) struct Flights {
-    flights: Mutex<HashMap<OnceKey, Arc<Flight>>>,
+    air: Mutex<Air>,
     passengers: Arc<AtomicUsize>,
     per_key: usize,
     in_all: usize,
     none: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Air {
+    /// Those that bring answers, at most one for each key.
+    answers: HashMap<OnceKey, Arc<Flight>>,
+    /// Those that only refresh, at most one for each key. Nobody boards them: whoever asks meanwhile is
+    /// served what is there.
+    refreshes: HashMap<OnceKey, Arc<Flight>>,
+}
+
+impl Air {
+    fn len(&self) -> usize {
+        self.answers.len() + self.refreshes.len()
+    }
 }
 
 /// One of them.
@@ -62,7 +77,7 @@ pub(crate) enum Boarded {
 impl Flights {
     pub(crate) fn new(per_key: usize, in_all: usize) -> Self {
         Flights {
-            flights: Mutex::default(),
+            air: Mutex::default(),
             passengers: Arc::default(),
             per_key,
             in_all,
@@ -72,31 +87,31 @@ impl Flights {
 
     /// Joins the flight of a key, or makes a new one. `None` if it is too crowded.
     pub(crate) fn board(&self, key: &OnceKey) -> Option<Boarded> {
-        let mut flights = self.flights.lock();
+        let mut air = self.air.lock();
         if self.passengers.load(Ordering::Relaxed) >= self.in_all {
             return None;
         }
-        if let Some(flight) = flights.get(key) {
+        if let Some(flight) = air.answers.get(key) {
             let room = flight.aboard.load(Ordering::Relaxed) < self.per_key;
             return room.then(|| Boarded::Joined(self.seat(flight)));
         }
-        if flights.len() >= self.in_all || self.per_key == 0 {
+        if air.len() >= self.in_all || self.per_key == 0 {
             return None;
         }
         let flight = Arc::new(Flight::new());
         let first = self.seat(&flight);
-        flights.insert(key.clone(), flight.clone());
+        air.answers.insert(key.clone(), flight.clone());
         Some(Boarded::First(first, flight))
     }
 
-    /// A new flight without passengers, if there is none for this key and room for another.
-    pub(crate) fn begin(&self, key: &OnceKey) -> Option<Arc<Flight>> {
-        let mut flights = self.flights.lock();
-        if flights.len() >= self.in_all || flights.contains_key(key) {
+    /// A flight that refreshes, if there is none for this key and room for another.
+    pub(crate) fn begin_refresh(&self, key: &OnceKey) -> Option<Arc<Flight>> {
+        let mut air = self.air.lock();
+        if air.len() >= self.in_all || air.refreshes.contains_key(key) {
             return None;
         }
         let flight = Arc::new(Flight::new());
-        flights.insert(key.clone(), flight.clone());
+        air.refreshes.insert(key.clone(), flight.clone());
         Some(flight)
     }
 
@@ -130,13 +145,21 @@ impl Flights {
     }
 
     fn close(&self, key: &OnceKey, flight: &Arc<Flight>, when: impl Fn(&Flight) -> bool) -> bool {
-        let mut flights = self.flights.lock();
-        let mine = flights.get(key).is_some_and(|there| Arc::ptr_eq(there, flight));
-        if !mine || !when(flight) {
+        let mut air = self.air.lock();
+        let Air { answers, refreshes } = &mut *air;
+        let mine = |flights: &HashMap<OnceKey, Arc<Flight>>| {
+            flights.get(key).is_some_and(|there| Arc::ptr_eq(there, flight))
+        };
+        let flights = match (mine(answers), mine(refreshes)) {
+            (true, _) => answers,
+            (_, true) => refreshes,
+            _ => return false,
+        };
+        if !when(flight) {
             return false;
         }
         flights.remove(key);
-        if flights.is_empty() {
+        if air.len() == 0 {
             self.none.notify_waiters();
         }
         true
@@ -149,7 +172,7 @@ impl Flights {
             tokio::pin!(notified);
             // Enlists before it looks, so that the last landing between the two is not missed.
             notified.as_mut().enable();
-            if self.flights.lock().is_empty() {
+            if self.air.lock().len() == 0 {
                 return;
             }
             notified.await;
@@ -158,7 +181,7 @@ impl Flights {
 
     /// Flights, and passengers.
     pub(crate) fn size(&self) -> (usize, usize) {
-        (self.flights.lock().len(), self.passengers.load(Ordering::Relaxed))
+        (self.air.lock().len(), self.passengers.load(Ordering::Relaxed))
     }
 }
 

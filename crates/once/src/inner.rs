@@ -135,7 +135,7 @@ impl Inner {
         if self.is_closing() {
             return;
         }
-        if let Some(flight) = self.flights.begin(key) {
+        if let Some(flight) = self.flights.begin_refresh(key) {
             self.start(flight, key, terms, compute, Some(generation));
         }
     }
