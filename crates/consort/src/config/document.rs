@@ -199,6 +199,13 @@ impl Walk<'_> {
             if schema::find(&format!("{kind}.{name}")).is_some() {
                 continue;
             }
+            let settings = schema::all().filter(|setting| setting.table() == kind.table());
+            let near = nearest(&name, settings.map(|setting| setting.leaf()));
+            if let Some(near) = near.filter(|_| !kind.settings().contains(&&*name)) {
+                let hint = format!("did you mean '{near}'?");
+                self.problem(span, format!("unknown setting '{name}' in [{kind}]; {hint}"));
+                continue;
+            }
             let hint = match kind.settings().contains(&&*name) {
                 true => format!("give the {kind} a name and write [{kind}.NAME] above it"),
                 false => format!("write [{kind}.{name}] on a line of its own"),

@@ -15,6 +15,7 @@ use consort_server::axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use consort_server::axum::response::{IntoResponse as _, Response};
 use consort_server::axum::{Json, Router, body, routing};
 use consort_server::{BindError, Limits, Metrics, Problem, Server, Tokens};
+use futures::StreamExt as _;
 use parking_lot::Mutex;
 use serde_json::json;
 
@@ -28,6 +29,9 @@ const PATHS_MOST: usize = 10_000;
 
 /// The largest body that is echoed.
 const BODY_MOST: usize = 1 << 20;
+
+/// When an answer that is to break off does so.
+const BREAKS_AFTER: Duration = Duration::from_millis(50);
 
 /// A herd of cold requests may come as one connection each.
 const CONNECTIONS_MOST: usize = 10_000;
@@ -190,7 +194,11 @@ fn of_size(size: u64) -> Response {
 
 /// The beginning of a list, and no end.
 fn broken() -> Response {
-    let pieces =
-        [Ok(Bytes::from_static(b"[{\"call\":")), Err(std::io::Error::other("told to break"))];
-    Body::from_stream(futures::stream::iter(pieces)).into_response()
+    let begun = futures::stream::iter([Ok(Bytes::from_static(b"[{\"call\":"))]);
+    // Were it to break at once, not even the head would be on its way.
+    let broken = futures::stream::once(async {
+        tokio::time::sleep(BREAKS_AFTER).await;
+        Err(std::io::Error::other("told to break"))
+    });
+    Body::from_stream(begun.chain(broken)).into_response()
 }

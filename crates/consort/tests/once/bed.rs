@@ -48,7 +48,8 @@ impl Bed {
             port.number()
         );
         let config = folder.path().join("consort.toml");
-        fs::write(&config, text.replace("UPSTREAM", &upstream_address.to_string())).expect("a file");
+        fs::write(&config, text.replace("UPSTREAM", &upstream_address.to_string()))
+            .expect("a file");
         let mut command = consort(&["serve", "-c"]);
         command.arg(&config).current_dir(folder.path()).envs(variables.iter().copied());
         let node = Process::start(&command, &folder.path().join("node.log"));
@@ -179,7 +180,8 @@ impl Said {
     }
 
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_slice(&self.0.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
+        serde_json::from_slice(&self.0.body)
+            .unwrap_or_else(|error| panic!("{error}: {}", self.text()))
     }
 
     /// Which computation it is from.

@@ -11,7 +11,11 @@ async fn spellings_of_one_request_are_one_key() {
     let mut caller = bed.caller();
     let mut generations = Vec::new();
     for same in [
-        &["/once/items/a%20b/c?x=1&y=2", "/once/items/%61%20b/c?y=2&x=1", "/once/items/a%20b/%63?&x=1&position=0&y=2"][..],
+        &[
+            "/once/items/a%20b/c?x=1&y=2",
+            "/once/items/%61%20b/c?y=2&x=1",
+            "/once/items/a%20b/%63?&x=1&position=0&y=2",
+        ][..],
         &["/once/items/a%20b/c?y=1&x=2"],
         &["/once/items/a%20b?x=1&y=2"],
         &["/once/items/a%20b/c/?x=1&y=2"],
@@ -55,7 +59,8 @@ async fn the_upstream_gets_the_canonical_request_and_listed_headers() {
     assert_eq!(echo["path"], "/items/a%2Bb");
     assert_eq!(echo["query"], "a=%2F&echo=1&z=1");
     let host = bed.upstream_address().to_string();
-    let expected = json!({"accept": "*/*", "accept-language": "de", "host": host, "user-agent": "consort"});
+    let expected =
+        json!({"accept": "*/*", "accept-language": "de", "host": host, "user-agent": "consort"});
     assert_eq!(echo["headers"], expected);
     assert_eq!(answer.header("vary"), "accept-language, x-tenant");
 

@@ -19,9 +19,8 @@ async fn answers_computations_and_what_is_held_are_counted() {
         line.unwrap_or_else(|| panic!("{name} is not in\n{metrics}")).parse().expect("a number")
     };
     assert_eq!(value("once_answers_total{once=\"items\",source=\"computed\"}"), 2.0);
-    let held = ["node", "store"].map(|source| {
-        value(&format!("once_answers_total{{once=\"items\",source=\"{source}\"}}"))
-    });
+    let held = ["node", "store"]
+        .map(|source| value(&format!("once_answers_total{{once=\"items\",source=\"{source}\"}}")));
     assert_eq!(held.iter().sum::<f64>(), 2.0);
     assert_eq!(value("once_errors_total{once=\"items\",reason=\"failed\"}"), 1.0);
     assert_eq!(value("once_errors_total{once=\"items\",reason=\"gone\"}"), 1.0);
