@@ -74,6 +74,9 @@ async fn serve(arguments: &SampleUpstreamArgs) -> ExitCode {
     };
     let address = upstream.address();
     announce(LogFormat::Text, &format!("the sample upstream listens on http://{address}/items/"));
-    upstream.run(async { drop(signals.next().await) }).await;
+    let told_to_stop = async {
+        signals.next().await;
+    };
+    upstream.run(told_to_stop).await;
     ExitCode::SUCCESS
 }

@@ -25,9 +25,9 @@ pub(crate) type Headers<'a> = &'a [(&'static str, &'a str)];
 pub(crate) struct Bed {
     pub(crate) upstream: Process,
     upstream_address: SocketAddr,
-    pub(crate) node: Process,
     port: Port,
-    folder: TempDir,
+    _node: Process,
+    _folder: TempDir,
 }
 
 impl Bed {
@@ -54,7 +54,7 @@ impl Bed {
         command.arg(&config).current_dir(folder.path()).envs(variables.iter().copied());
         let node = Process::start(&command, &folder.path().join("node.log"));
         listens(&node, "listens on http://").await;
-        Bed { upstream, upstream_address, node, port, folder }
+        Bed { upstream, upstream_address, port, _node: node, _folder: folder }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -63,10 +63,6 @@ impl Bed {
 
     pub(crate) fn upstream_address(&self) -> SocketAddr {
         self.upstream_address
-    }
-
-    pub(crate) fn folder(&self) -> &TempDir {
-        &self.folder
     }
 
     pub(crate) fn caller(&self) -> Caller {

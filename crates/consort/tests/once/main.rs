@@ -9,4 +9,5 @@ mod hostile;
 mod keys;
 mod metrics;
 mod purges;
+mod several;
 mod tls;

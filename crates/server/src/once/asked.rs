@@ -72,7 +72,7 @@ fn canonical_path(raw: &str) -> Result<String, Unaskable> {
     let mut segments = raw.split('/').peekable();
     while let Some(segment) = segments.next() {
         let last = segments.peek().is_none();
-        if segment.is_empty() && !(last && !path.is_empty()) {
+        if segment.is_empty() && (!last || path.is_empty()) {
             return Err(Unaskable::EmptySegment);
         }
         let decoded: Cow<'_, [u8]> = percent_decode(segment.as_bytes()).into();

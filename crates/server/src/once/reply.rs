@@ -1,7 +1,6 @@
 //! An answer as it goes out: the kept headers, what a cache says of it, the conditions of the request, and one
 //! element where one was asked for.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -41,7 +40,8 @@ pub(super) fn reply(
         body = element(&body, position).map_err(|missing| refusals::missing(&missing, position))?;
     }
 
-    let etag = etag(answer, position);
+    let generation = answer.generation.to_string();
+    let etag = etag(&generation, position);
     let unchanged = status.is_success() && has_it(request, etag.as_bytes());
     let body = if unchanged { Body::empty() } else { Body::from(body) };
     let mut response = Response::new(body);
@@ -53,12 +53,11 @@ pub(super) fn reply(
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
     }
-    // The tag is the generation in quotes, and begins with it.
-    if let Ok(generation) = HeaderValue::from_str(&etag[1..33]) {
-        headers.insert(GENERATION, generation);
-    }
-    if let Ok(etag) = HeaderValue::try_from(etag) {
-        headers.insert(header::ETAG, etag);
+    // Both are digits, dots and quotes, which any header takes.
+    for (name, text) in [(GENERATION, generation), (header::ETAG, etag)] {
+        if let Ok(value) = HeaderValue::try_from(text) {
+            headers.insert(name, value);
+        }
     }
     headers.insert(header::AGE, HeaderValue::from(answer.age.as_secs()));
     headers.insert(header::CACHE_CONTROL, lifetime(answer.age, answer.fresh_left, no_store));
@@ -70,15 +69,11 @@ pub(super) fn reply(
 }
 
 /// Two answers of one generation are the same bytes, and so are their elements.
-fn etag(answer: &Answer, position: Option<usize>) -> String {
-    let mut etag = String::with_capacity(48);
-    // Writing to a String cannot fail.
-    let _ = write!(etag, "\"{}", answer.generation);
-    if let Some(position) = position {
-        let _ = write!(etag, ".{position}");
+fn etag(generation: &str, position: Option<usize>) -> String {
+    match position {
+        Some(position) => format!("\"{generation}.{position}\""),
+        None => format!("\"{generation}\""),
     }
-    etag.push('"');
-    etag
 }
 
 /// Whether the client has it already. Tags are compared weakly, as RFC 9110 has it for this condition.
