@@ -138,3 +138,39 @@ fn failed(space: &Space, failure: &Failure) -> Problem {
 fn unavailable(kind: &'static str, detail: impl Into<String>) -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, kind, detail)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::template::Template;
+    use super::*;
+
+    #[test]
+    fn each_reason_has_a_status_and_says_when_to_come_again() {
+        let space = Space::new("x".parse().unwrap(), Template::parse("http://h/").unwrap());
+        let failed = |kind| OnceError::Failed {
+            failure: Failure::new(kind, "the reason"),
+            retry_after: Duration::from_millis(1_500),
+        };
+        let unavailable =
+            |retryable| OnceError::Unavailable { reason: "the reason".into(), retryable };
+        for (error, status, retry_after, words) in [
+            (failed(FailureKind::TimedOut), 504, Some(2), "raise 'timeout' in [once.x]"),
+            (failed(FailureKind::Unreachable), 502, Some(2), "mend 'upstream' in [once.x]"),
+            (failed(FailureKind::Refused(503)), 502, Some(2), "the reason"),
+            (failed(FailureKind::TooLarge), 502, Some(2), "raise 'max_value' in [once.x]"),
+            (failed(FailureKind::Malformed), 502, Some(2), "the reason"),
+            (failed(FailureKind::Panicked), 500, Some(2), "a defect of Consort"),
+            (failed(FailureKind::Other), 502, Some(2), "the reason"),
+            (OnceError::Deadline, 504, Some(1), "'wait' in [once.x]"),
+            (OnceError::Crowded, 503, Some(1), "ask another node, or again later"),
+            (OnceError::Gone, 412, None, "ask without 'Consort-Generation'"),
+            (unavailable(true), 503, Some(1), "the reason; nothing was computed, ask again"),
+            (unavailable(false), 503, None, "the reason; see the node's log"),
+        ] {
+            let problem = unanswered(&space, error.clone());
+            assert_eq!(problem.status().as_u16(), status, "{error:?}");
+            assert_eq!(problem.retry_after_seconds(), retry_after, "{error:?}");
+            assert!(problem.detail().contains(words), "{}", problem.detail());
+        }
+    }
+}

@@ -108,3 +108,84 @@ fn cache_status(answer: &Answer) -> &'static str {
         (Source::Store, true) => "consort; hit; detail=store-stale",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::envelope;
+    use super::*;
+    use bytes::Bytes;
+
+    const GENERATION_TEXT: &str = "0000000000000abc0000000000000007";
+
+    fn answer(age: u64, fresh_left: u64, source: Source) -> Answer {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/csv"));
+        Answer {
+            value: envelope::pack(StatusCode::OK, false, &headers, b"[10,20]"),
+            generation: GENERATION_TEXT.parse().unwrap(),
+            age: Duration::from_millis(age),
+            fresh_left: Duration::from_millis(fresh_left),
+            usable_left: Duration::from_secs(3600),
+            stale: fresh_left == 0,
+            source,
+        }
+    }
+
+    fn headers(answer: &Answer) -> HeaderMap {
+        reply(answer, None, &HeaderMap::new(), None).unwrap().headers().clone()
+    }
+
+    #[test]
+    fn the_lifetime_is_told_whole_and_what_has_passed_of_it_beside() {
+        for (age, left, lifetime, passed) in [
+            (0, 60_000, "max-age=60", "0"),
+            (12_500, 47_500, "max-age=60", "12"),
+            (1_200, 800, "max-age=2", "1"),
+            (61_000, 0, "max-age=0", "61"),
+        ] {
+            let headers = headers(&answer(age, left, Source::Node));
+            assert_eq!(headers[header::CACHE_CONTROL], lifetime, "{age}");
+            assert_eq!(headers[header::AGE], passed, "{age}");
+        }
+    }
+
+    #[test]
+    fn where_an_answer_comes_from_is_told_in_the_words_of_rfc_9211() {
+        for (source, left, words) in [
+            (Source::Computed, 1, "consort; fwd=miss"),
+            (Source::Joined, 1, "consort; fwd=miss; collapsed"),
+            (Source::Node, 1, "consort; hit; detail=node"),
+            (Source::Node, 0, "consort; hit; detail=node-stale"),
+            (Source::Store, 1, "consort; hit; detail=store"),
+            (Source::Store, 0, "consort; hit; detail=store-stale"),
+        ] {
+            assert_eq!(headers(&answer(0, left, source))[CACHE_STATUS], words);
+        }
+    }
+
+    #[test]
+    fn an_element_has_a_type_and_a_tag_of_its_own() {
+        let vary = HeaderValue::from_static("accept");
+        let answer = answer(0, 1, Source::Node);
+        let whole = headers(&answer);
+        assert_eq!(whole[header::CONTENT_TYPE], "text/csv");
+        assert_eq!(whole[header::ETAG], format!("\"{GENERATION_TEXT}\""));
+        assert!(!whole.contains_key(header::VARY));
+        let one = reply(&answer, Some(1), &HeaderMap::new(), Some(&vary)).unwrap();
+        assert_eq!(one.headers()[header::CONTENT_TYPE], "application/json");
+        assert_eq!(one.headers()[header::ETAG], format!("\"{GENERATION_TEXT}.1\""));
+        assert_eq!(one.headers()[GENERATION], GENERATION_TEXT);
+        assert_eq!(one.headers()[header::VARY], "accept");
+        let beyond = reply(&answer, Some(2), &HeaderMap::new(), None).unwrap_err();
+        assert_eq!(beyond.status(), StatusCode::NOT_FOUND);
+    }
+
+    #[test]
+    fn what_another_version_kept_is_an_error_and_no_garbage() {
+        let newer =
+            Answer { value: Bytes::from_static(b"\x02 and more"), ..answer(0, 1, Source::Store) };
+        let problem = reply(&newer, None, &HeaderMap::new(), None).unwrap_err();
+        assert_eq!(problem.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        assert!(problem.detail().contains("purge it with DELETE"), "{}", problem.detail());
+    }
+}
