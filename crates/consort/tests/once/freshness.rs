@@ -6,7 +6,8 @@ use crate::bed::{Bed, LASTING, PATIENCE};
 
 #[tokio::test]
 async fn the_upstreams_cache_control_is_honoured() {
-    let bed = Bed::start(LASTING).await;
+    // What is not to be used again is not used as a stale answer either.
+    let bed = Bed::start(&format!("{LASTING}stale_for = '1h'\nstale_if_error = '1h'\n")).await;
     let mut caller = bed.caller();
     for (cache, said) in [
         ("max-age=100", "max-age=100"),

@@ -57,13 +57,28 @@ impl Freshness {
         let options = CacheOptions { cache_heuristic: 0.0, ..CacheOptions::default() };
         let policy = CachePolicy::new_options(request, &lowercase(answer), now, options);
         let no_store = !policy.is_storable();
-        let strict = ["must-revalidate", "proxy-revalidate", "no-cache"];
-        let strict = strict.iter().any(|directive| says(directive));
-        let or_none = |time: Option<Duration>| if strict { Some(Duration::ZERO) } else { time };
         let fresh_for = policy.time_to_live(now).min(LONGEST);
+        let or_none = |time: Option<Duration>| match () {
+            () if must_ask_again(headers) => Some(Duration::ZERO),
+            // What is never fresh is used when it is stale only where the upstream says so.
+            () if fresh_for.is_zero() => time.or(Some(Duration::ZERO)),
+            () => time,
+        };
         let (stale_for, stale_if_error) = (or_none(stale_for), or_none(stale_if_error));
         Freshness { fresh_for: Some(fresh_for), stale_for, stale_if_error, no_store }
     }
+}
+
+/// Whether an answer may not be used when it is stale, whatever else is said: because the upstream forbids it, or
+/// because it is for one client alone.
+fn must_ask_again(headers: &HeaderMap) -> bool {
+    let says = |directive: &str| value_of(headers, directive).is_some();
+    let for_one = headers.contains_key(header::SET_COOKIE) && !says("public") && !says("immutable");
+    let forbidden = ["no-store", "private", "no-cache", "must-revalidate", "proxy-revalidate"];
+    forbidden.iter().any(|directive| says(directive))
+        || headers.contains_key(header::PRAGMA) && !headers.contains_key(header::CACHE_CONTROL)
+        || headers.get(header::VARY).is_some_and(|vary| vary == "*")
+        || for_one
 }
 
 /// The same answer with its directives in small letters: their case does not matter, but to the crate it does.
@@ -179,6 +194,13 @@ mod tests {
             (&[("pragma", "no-cache")], false),
             (&[("expires", "0")], false),
             (&[("set-cookie", "session=s3cret")], false),
+            (
+                &[
+                    ("set-cookie", "session=s3cret"),
+                    ("cache-control", "max-age=9, stale-while-revalidate=9"),
+                ],
+                false,
+            ),
             (&[("vary", "*")], false),
             (&[("cache-control", "max-age=60"), ("age", "60")], false),
             (&[("cache-control", "proxy-revalidate, max-age=60, stale-while-revalidate=9")], false),
@@ -186,6 +208,7 @@ mod tests {
             let found = freshness(200, headers);
             assert_eq!(found.no_store, no_store, "{headers:?}");
             assert_eq!(found.fresh_for, secs(0), "{headers:?}");
+            assert_eq!((found.stale_for, found.stale_if_error), (secs(0), secs(0)), "{headers:?}");
         }
     }
 
@@ -197,8 +220,8 @@ mod tests {
         };
         let text = "max-age=1, stale-while-revalidate=30, stale-if-error=600";
         assert_eq!(stale(text), (secs(1), secs(30), secs(600)));
-        assert_eq!(stale("max-age=0, stale-while-revalidate=5"), (secs(0), secs(5), None));
-        assert_eq!(stale("max-age=0, stale-if-error=5"), (secs(0), None, secs(5)));
+        assert_eq!(stale("max-age=0, stale-while-revalidate=5"), (secs(0), secs(5), secs(0)));
+        assert_eq!(stale("max-age=0, stale-if-error=5"), (secs(0), secs(0), secs(5)));
         assert_eq!(stale("stale-while-revalidate=5"), (None, secs(5), None));
         assert_eq!(stale("max-age=9, stale-while-revalidate=x"), (secs(9), secs(0), None));
         // Who must ask again may not use what is stale.
