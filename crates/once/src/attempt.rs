@@ -85,7 +85,7 @@ impl Attempt<'_> {
         let inner = self.inner.clone();
         let runtime = &inner.desk.runtime;
         let panicked = |reason: String| Failure::new(FailureKind::Panicked, reason);
-        let Ok(future) = catch_unwind(AssertUnwindSafe(|| compute())) else {
+        let Ok(future) = catch_unwind(AssertUnwindSafe(&mut *compute)) else {
             return Some(Err(panicked("the computation panicked as it began".into())));
         };
         let mut task = Task::spawn(&**runtime, "computation", future);
