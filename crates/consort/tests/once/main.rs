@@ -9,5 +9,6 @@ mod hostile;
 mod keys;
 mod metrics;
 mod purges;
+mod sample;
 mod several;
 mod tls;
