@@ -1,10 +1,12 @@
-//! The ways in and out of a node's streams, views and feeds: HTTP, and datagrams in.
+//! The ways in and out of a node's streams, views, feeds and spaces of once: HTTP, and datagrams in.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use consort_once::Once;
 use consort_server::axum::Router;
 use consort_server::feeds::{self, Feeds};
+use consort_server::once::{self, Space, Spaces};
 use consort_server::streams::{self, Streams};
 use consort_server::udp;
 use consort_server::views::{self, Paths, Views};
@@ -14,12 +16,13 @@ use consort_views::Definitions;
 use crate::delivering::Delivering;
 use crate::ground::Ground;
 
-/// Streams in, views and rows out.
+/// Streams in, views and rows out, and answers that are computed once.
 #[derive(Debug)]
 pub(crate) struct Doors {
     streams: Streams,
     views: Views,
     feeds: Feeds,
+    spaces: Spaces,
 }
 
 impl Doors {
@@ -27,6 +30,7 @@ impl Doors {
         definitions: &Arc<Definitions>,
         gates: BTreeMap<String, GateKind>,
         delivering: Delivering,
+        once: (&Once, Vec<Space>),
         ground: &Ground,
         cluster: &Cluster,
         metrics: &mut Metrics,
@@ -55,7 +59,9 @@ impl Doors {
             runtime: Arc::clone(&ground.runtime),
             metrics,
         });
-        Doors { streams, views, feeds }
+        let (once, spaces) = once;
+        let spaces = Spaces::new(once::Options { spaces, once: once.clone(), metrics });
+        Doors { streams, views, feeds, spaces }
     }
 
     /// The feeds, whose subscribers have to go before the server can end.
@@ -77,6 +83,6 @@ impl Doors {
     pub(crate) fn routes(&self) -> Router {
         let mut paths = Paths::default();
         let routes = self.streams.routes(&mut paths).merge(self.views.routes(&mut paths));
-        routes.merge(self.feeds.routes())
+        routes.merge(self.feeds.routes()).merge(self.spaces.routes())
     }
 }

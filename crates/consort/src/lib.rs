@@ -25,8 +25,10 @@ mod doors;
 mod ground;
 mod identity;
 mod node;
+mod once;
 mod partition;
 pub mod relay;
+pub mod upstream;
 
 pub use config::Config;
 pub use delivering::DeliveryError;

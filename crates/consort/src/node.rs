@@ -8,6 +8,7 @@ use std::time::Duration;
 use consort_cluster::{ClusterNode, JoinError, Left, Part, Roster, Scale};
 use consort_engines::Engine;
 use consort_kernel::{Inlet, Poison};
+use consort_once::Once;
 use consort_server::axum::Router;
 use consort_server::feeds::Feeds;
 use consort_server::udp::{self, Receiving};
@@ -19,11 +20,14 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::config::{Config, Durability, EngineConfig, Gate, HttpConfig, SecretUrl, UdpSource};
+use crate::config::{
+    Config, Durability, EngineConfig, Gate, HttpConfig, OnceConfig, SecretUrl, UdpSource,
+};
 use crate::delivering::{Delivering, DeliveryError, SinkResolver};
 use crate::doors::Doors;
 use crate::ground::Ground;
 use crate::identity;
+use crate::once::Computing;
 use crate::partition::PartitionResolver;
 
 /// How long a stop waits for running requests. Roles are handed over before, which may take ten seconds
@@ -40,6 +44,7 @@ pub struct Node {
     udp: BTreeMap<String, SocketAddr>,
     receiving: Receiving,
     feeds: Feeds,
+    computing: Computing,
     poison: Poison,
     cluster: ClusterNode,
 }
@@ -94,13 +99,22 @@ impl Node {
         metrics
             .describe_engine(config.engine.broker.as_ref().map_or(store, SecretUrl::scheme), store);
         let cluster = Cluster::new(wanted(), ground.resolvers.clone(), &mut metrics);
-        let doors =
-            Doors::new(&definitions, gates(&config), delivering, &ground, &cluster, &mut metrics);
+        let once = Once::new(once_options(&config.once, &ground, engine.sole));
+        let doors = Doors::new(
+            &definitions,
+            gates(&config),
+            delivering,
+            (&once, config.once.spaces.clone()),
+            &ground,
+            &cluster,
+            &mut metrics,
+        );
         let bound = doors.open_udp(datagrams(&config), &ground, &mut metrics)?;
         let udp = bound.addresses();
         let routes = cluster.routes().merge(doors.routes());
         let probes = probes(&engine).into_iter().chain([cluster.probe()]).collect();
         let http = Http::start(&config.http, probes, routes, metrics).await?;
+        let computing = Computing::start(once);
 
         let id = config.node.id.clone().unwrap_or_else(identity::default_id);
         let joining = consort_cluster::Options {
@@ -126,7 +140,8 @@ impl Node {
                 report.extend(udp.iter().map(listens));
                 let receiving = bound.run();
                 let feeds = doors.feeds();
-                Ok(Node { id, report, http, udp, receiving, feeds, poison, cluster: member })
+                let cluster = member;
+                Ok(Node { id, report, http, udp, receiving, feeds, computing, poison, cluster })
             }
             Err(error) => {
                 http.stop().await;
@@ -172,9 +187,9 @@ impl Node {
 
     /// Appends the datagrams that have arrived, and takes no more. Then hands its roles over and leaves
     /// the cluster, still answering requests; then stops accepting, finishes the running requests within a
-    /// bound, and closes.
+    /// bound, lets others take over what it still computes, and closes.
     pub async fn stop(self) -> Drained {
-        let Node { cluster, http, receiving, feeds, poison, .. } = self;
+        let Node { cluster, http, receiving, feeds, computing, poison, .. } = self;
         tokio::select! {
             () = receiving.stop() => {}
             // Nothing can be appended to an engine that failed.
@@ -187,7 +202,12 @@ impl Node {
             _ = poison.wait() => {}
         }
         feeds.close();
-        http.stop().await
+        let drained = http.stop().await;
+        tokio::select! {
+            () = computing.stop() => {}
+            _ = poison.wait() => {}
+        }
+        drained
     }
 }
 
@@ -233,6 +253,17 @@ impl Http {
             );
             Drained { unfinished: 0 }
         })
+    }
+}
+
+fn once_options(config: &OnceConfig, ground: &Ground, sole: bool) -> consort_once::Options {
+    let (store, runtime) = (Arc::clone(&ground.store), Arc::clone(&ground.runtime));
+    consort_once::Options {
+        cache_bytes: usize::try_from(config.cache).unwrap_or(usize::MAX),
+        waiters: config.waiters,
+        waiters_per_key: config.waiters_per_key,
+        sole,
+        ..consort_once::Options::new(store, runtime, Arc::clone(&ground.entropy))
     }
 }
 

@@ -5,10 +5,14 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use consort_testbed::Port;
 use rustix::process::{Pid, Signal, kill_process};
 
 const README: &str = include_str!("../../../README.md");
 const RUN: &str = "cargo run --release -- ";
+
+/// Where the README and the examples have the sample upstream.
+const UPSTREAM: &str = "127.0.0.1:9000";
 
 /// The lines of all blocks marked `sh`.
 fn commands() -> Vec<&'static str> {
@@ -36,7 +40,19 @@ fn shell(folder: &Path, line: &str) -> Command {
     command
 }
 
-/// A node that serves, and where.
+/// The examples, as in a checkout, but for the upstream's port, which another test may have.
+fn copy_examples(folder: &Path, upstream: &str) {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    fs::create_dir(folder.join("examples")).expect("a folder");
+    for example in fs::read_dir(examples).expect("the examples") {
+        let path = example.expect("an example").path();
+        let text = fs::read_to_string(&path).expect("text").replace(UPSTREAM, upstream);
+        let name = path.file_name().expect("a name");
+        fs::write(folder.join("examples").join(name), text).expect("a copy");
+    }
+}
+
+/// A node or an upstream that serves, and where.
 struct Serving {
     node: Child,
     address: String,
@@ -54,7 +70,7 @@ impl Serving {
             let line = lines.next().unwrap_or_else(|| panic!("it ended:\n{told}")).expect("a line");
             told = told + &line + "\n";
             if let Some((_, address)) = line.split_once("listens on http://") {
-                break address.to_string();
+                break address.trim_end_matches("/items/").to_string();
             }
         };
         // What else it says is read, so that it never waits for a reader.
@@ -74,7 +90,11 @@ impl Serving {
 fn every_command_of_the_readme_works() {
     let folder = tempfile::tempdir().expect("a folder");
     let binary = format!("{} ", env!("CARGO_BIN_EXE_consort"));
+    let port = Port::claim();
+    let upstream = format!("127.0.0.1:{}", port.number());
+    copy_examples(folder.path(), &upstream);
     let mut serving: Option<Serving> = None;
+    let mut sample: Option<Serving> = None;
     let mut ran = 0;
     for line in commands() {
         if line.starts_with(&format!("{RUN}serve")) {
@@ -82,11 +102,14 @@ fn every_command_of_the_readme_works() {
                 before.stop();
             }
             serving = Some(Serving::start(folder.path(), &line.replace(RUN, &binary)));
+        } else if line.starts_with(&format!("{RUN}sample-upstream")) {
+            let line = format!("{} --listen {upstream}", line.replace(RUN, &binary));
+            sample = Some(Serving::start(folder.path(), &line));
         } else if line == "cargo xtask test" {
             // This is what runs this test.
             continue;
         } else {
-            let mut line = line.replace(RUN, &binary);
+            let mut line = line.replace(RUN, &binary).replace(UPSTREAM, &upstream);
             if let Some(serving) = &serving {
                 line = line.replace("127.0.0.1:7400", &serving.address);
             }
@@ -103,6 +126,7 @@ fn every_command_of_the_readme_works() {
         ran += 1;
     }
     serving.expect("the README starts a node").stop();
+    sample.expect("the README starts an upstream").stop();
     assert!(ran >= 6, "the README's commands were not found");
     assert!(fs::exists(folder.path().join("consort-tour")).expect("a look"), "the tour's folder");
 }

@@ -120,8 +120,8 @@ async fn connect_to_one(addresses: &[std::net::SocketAddr]) -> io::Result<TcpStr
     Ok(stream)
 }
 
-/// Trusts whom the system trusts.
-fn tls() -> Result<Arc<ClientConfig>, String> {
+/// TLS towards others: it trusts whom the system trusts.
+pub fn tls() -> Result<Arc<ClientConfig>, String> {
     static CONFIG: OnceLock<Result<Arc<ClientConfig>, String>> = OnceLock::new();
     let make = || {
         let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))

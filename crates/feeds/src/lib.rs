@@ -28,6 +28,7 @@ mod subscription;
 mod trimmer;
 
 pub use figures::{Figures, SinkFigures};
+pub use http::tls;
 pub use outlet::{Outlet, UnknownSink, outlets};
 pub use part::{FeedsPart, Options, Timing, deliverer_role};
 pub use secret::Secret;

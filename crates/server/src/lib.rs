@@ -17,6 +17,7 @@ mod gate;
 mod health;
 mod limits;
 mod metrics;
+pub mod once;
 mod problem;
 mod routes;
 mod serve;

@@ -47,6 +47,9 @@ fn would_run(config: &Config) -> String {
     if !config.sinks.is_empty() {
         text.push_str(&format!(", {}", counted(config.sinks.len(), "sink")));
     }
+    if !config.once.spaces.is_empty() {
+        text.push_str(&format!(", {}", counted(config.once.spaces.len(), "once space")));
+    }
     for line in config.declared() {
         text.push_str(&format!("\n  {line}"));
     }

@@ -6,6 +6,7 @@ mod drain;
 mod relay;
 mod remote;
 mod resolve;
+mod sample_upstream;
 mod serve;
 mod settings;
 mod signals;
@@ -20,6 +21,7 @@ use bench::BenchCommand;
 use drain::DrainArgs;
 use relay::RelayArgs;
 use resolve::ResolveArgs;
+use sample_upstream::SampleUpstreamArgs;
 use settings::SettingArgs;
 use status::StatusArgs;
 
@@ -42,6 +44,7 @@ Examples:
   consort drain a                            retire node 'a' without an interruption
   consort relay -c relay.toml                copy lines to two nodes, and to a database
   consort bench lifts                        post lift rides, measure, and check the answers
+  consort sample-upstream                    an upstream to try [once.NAME] with, which can be told to misbehave
 
 Exit codes:
   0   done, stopped by SIGTERM or SIGINT, or retired by `consort drain`
@@ -101,6 +104,9 @@ enum Command {
     /// Copies lines to several targets, by UDP and HTTP
     #[command(after_help = relay::EXAMPLES)]
     Relay(RelayArgs),
+    /// Runs an upstream to try once with: a list that is another one each time it is asked
+    #[command(after_help = sample_upstream::EXAMPLES)]
+    SampleUpstream(SampleUpstreamArgs),
     /// Prints settings
     Config {
         /// Print a commented config file with every setting and its default
@@ -119,6 +125,7 @@ impl Cli {
             Command::Resolve(arguments) => resolve::run(&arguments),
             Command::Bench(command) => bench::run(&command),
             Command::Relay(arguments) => relay::run(&arguments),
+            Command::SampleUpstream(arguments) => sample_upstream::run(&arguments),
             Command::Config { .. } => print_defaults(),
         }
     }

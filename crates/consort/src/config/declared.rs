@@ -8,7 +8,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::read::Raw;
-use super::{sinks, streams, views};
+use super::{once, sinks, streams, views};
 
 /// A value with its span, and what is in it.
 pub(super) struct Node {
@@ -38,9 +38,10 @@ pub(super) enum Kind {
     Stream,
     View,
     Sink,
+    Once,
 }
 
-/// `[stream.NAME]`, `[view.NAME]` or `[sink.NAME]`.
+/// `[stream.NAME]`, `[view.NAME]`, `[sink.NAME]` or `[once.NAME]`.
 pub(super) struct Declaration {
     pub(super) kind: Kind,
     pub(super) name: String,
@@ -52,7 +53,7 @@ pub(super) struct Declaration {
 }
 
 impl Kind {
-    pub(super) const ALL: [Kind; 3] = [Kind::Stream, Kind::View, Kind::Sink];
+    pub(super) const ALL: [Kind; 4] = [Kind::Stream, Kind::View, Kind::Sink, Kind::Once];
 
     /// The kind whose declarations stand in this table.
     pub(super) fn of(table: &str) -> Option<Kind> {
@@ -64,6 +65,7 @@ impl Kind {
             Kind::Stream => "stream",
             Kind::View => "view",
             Kind::Sink => "sink",
+            Kind::Once => "once",
         }
     }
 
@@ -73,6 +75,7 @@ impl Kind {
             Kind::Stream => &streams::SETTINGS,
             Kind::View => &views::SETTINGS,
             Kind::Sink => &sinks::SETTINGS,
+            Kind::Once => &once::SETTINGS,
         }
     }
 
@@ -81,7 +84,7 @@ impl Kind {
         let other = match self {
             Kind::Stream => Kind::View,
             Kind::View => Kind::Stream,
-            Kind::Sink => return None,
+            Kind::Sink | Kind::Once => return None,
         };
         other.settings().contains(&setting).then_some(other)
     }
@@ -91,6 +94,7 @@ impl Kind {
         match self {
             Kind::Stream | Kind::View => &["amqp"],
             Kind::Sink => &sinks::HIDDEN,
+            Kind::Once => &once::HIDDEN,
         }
     }
 }

@@ -39,6 +39,22 @@ const EXAMPLE: &str = r#"
 # where = "wait < 3600 && rider != 7"    # which events count; default: all
 # route = ["GET /cities/{city}/paid", "GET /cities/{city}/paid/{wait_minutes}"]  # beside /views/paid_per_city
 # answer = { total = "value", town = "city" }     # its shape on those routes; "value": just the value
+
+# [once.items]                           # GET /once/items/PATH?QUERY: asked of the upstream once, for all nodes
+# upstream = "http://127.0.0.1:9000/items/{path}?{query}"
+# fresh_for = "60s"                      # how long an answer is fresh, from its publication on
+# stale_for = "0s"                       # how long after that it is served while one request refreshes it
+# stale_if_error = "0s"                  # how long it is served if the upstream fails
+# errors_for = "1s"                      # how long a failure, or an answer such as 404, is kept for those who ask later
+# honour = true                          # the upstream's Cache-Control decides, where it says something
+# headers = ["accept-language"]          # headers of requests that the upstream gets, and that split the answers; default: none
+# max_value = "1MiB"                     # the largest answer
+# timeout = "10s"                        # how long the upstream may take in all
+# connect_timeout = "2s"
+# wait = "30s"                           # how long a request waits for its answer
+# lease = "3s"                           # how long a node that computes may be silent before another takes over
+# on_error = "keep"                      # a failure is everybody's; "reelect": on every other node one more tries
+# refresh_early = true                   # somewhat before an answer ceases to be fresh, one request refreshes it
 "#;
 
 /// A config file with every setting: those with a default set to it, the others commented out.

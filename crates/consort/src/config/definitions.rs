@@ -1,4 +1,4 @@
-//! From declarations to the streams, views and sinks that the node runs.
+//! From declarations to the streams, views, sinks and spaces of once that the node runs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::problem::Problem;
 use super::reader::Reader;
 use super::routes::Routes;
 use super::streams::{self, Around, StreamRead};
-use super::{Config, Given, sinks, udp, uses, views};
+use super::{Config, Given, once, sinks, udp, uses, views};
 
 /// Reads all declarations of a file. What has a mistake is told and left out.
 pub(super) fn read(
@@ -62,6 +62,10 @@ pub(super) fn read(
     for declaration in of(document, Kind::Sink) {
         let mut reader = Reader::new(declaration, &document.spots, &mut found);
         config.sinks.extend(sinks::read_sink(&mut reader, declaration, broker));
+    }
+    for declaration in of(document, Kind::Once) {
+        let mut reader = Reader::new(declaration, &document.spots, &mut found);
+        config.once.spaces.extend(once::read_once(&mut reader, declaration));
     }
     routes.check(&document.spots, &mut found);
     document.tell(found, problems);

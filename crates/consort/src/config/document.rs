@@ -15,7 +15,7 @@ use super::{Assignment, ConfigFile, schema};
 pub(super) struct Document<'a> {
     pub(super) spots: Spots<'a>,
     pub(super) assignments: Vec<Assignment>,
-    /// Streams, views and sinks, not yet checked.
+    /// Streams, views, sinks and spaces of once, not yet checked.
     pub(super) declarations: Vec<Declaration>,
     /// Lines that are not TOML. What the parser made of them is a guess, and a second message about it
     /// would be noise.
@@ -183,9 +183,27 @@ impl Walk<'_> {
             let message = format!("'{kind}' must be tables: write [{kind}.NAME] for each {kind}");
             return self.problem(table.span(), message);
         };
+        for (leaf, value) in inner {
+            // Some kinds have settings for all that are declared, beside their tables.
+            if !matches!(value.get_ref(), DeValue::Table(_))
+                && schema::find(&format!("{kind}.{}", leaf.get_ref())).is_some()
+            {
+                self.setting(kind.table(), leaf, value);
+            }
+        }
         for Entry { name, span, value } in declared::entries(inner) {
             if let declared::Parts::Table(settings) = value.parts {
                 self.declaration(Declaration { kind, name, span, settings, broken: false });
+                continue;
+            }
+            if schema::find(&format!("{kind}.{name}")).is_some() {
+                continue;
+            }
+            let settings = schema::all().filter(|setting| setting.table() == kind.table());
+            let near = nearest(&name, settings.map(|setting| setting.leaf()));
+            if let Some(near) = near.filter(|_| !kind.settings().contains(&&*name)) {
+                let hint = format!("did you mean '{near}'?");
+                self.problem(span, format!("unknown setting '{name}' in [{kind}]; {hint}"));
                 continue;
             }
             let hint = match kind.settings().contains(&&*name) {

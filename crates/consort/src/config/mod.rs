@@ -5,7 +5,7 @@
 //! it. All problems of all sources are collected, each with its place; none of them ever repeats a
 //! secret.
 //!
-//! Streams, views and sinks have names of the user's choice, so they are declared in the file alone:
+//! Streams, views, sinks and spaces of once have names of the user's choice, so they are declared in the file alone:
 //! [`document`] finds them, [`definitions`] makes of them what the node runs.
 
 mod checks;
@@ -14,6 +14,7 @@ mod defaults;
 mod definitions;
 mod document;
 mod fields;
+mod once;
 mod overrides;
 mod problem;
 mod read;
@@ -40,6 +41,7 @@ use std::time::Duration;
 
 use consort_feeds::{Outlet, SinkConfig, UnknownSink};
 use consort_server::Tokens;
+use consort_server::once::Space;
 use consort_server::udp::IpNet;
 use consort_views::Definitions;
 
@@ -59,6 +61,16 @@ pub const TOUR_ENGINE: &str = "embedded:./consort-tour";
 /// What the tour shows: its streams and views. Its other settings are the defaults.
 const TOUR: &str = include_str!("../../../../examples/lifts.toml");
 
+/// A duration such as "500ms", for the command line.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    read::duration(&Raw::Loose(text.to_owned()), Duration::ZERO..=Duration::from_secs(3600))
+}
+
+/// A size such as "64KiB", for the command line.
+pub fn size(text: &str, most: u64) -> Result<u64, String> {
+    read::size(&Raw::Loose(text.to_owned()), 0..=most)
+}
+
 /// Everything a node can be told.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
@@ -67,6 +79,7 @@ pub struct Config {
     pub engine: EngineConfig,
     pub cluster: ClusterConfig,
     pub log: LogConfig,
+    pub once: OnceConfig,
     /// The streams and views.
     pub definitions: Definitions,
     /// What is this node's matter alone of each stream, by its name.
@@ -169,6 +182,17 @@ pub struct ClusterConfig {
     pub lease: Duration,
     /// How often it says that it is there.
     pub heartbeat: Duration,
+}
+
+/// `[once]`, and the spaces below it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OnceConfig {
+    /// Bytes of answers that the node keeps in memory.
+    pub cache: u64,
+    /// Requests that may wait on the node, in all and for one key.
+    pub waiters: usize,
+    pub waiters_per_key: usize,
+    pub spaces: Vec<Space>,
 }
 
 /// `[log]`
@@ -331,6 +355,17 @@ impl Default for ClusterConfig {
         ClusterConfig {
             lease: consort_cluster::node::TTL,
             heartbeat: consort_cluster::node::HEARTBEAT,
+        }
+    }
+}
+
+impl Default for OnceConfig {
+    fn default() -> OnceConfig {
+        OnceConfig {
+            cache: consort_once::CACHE_BYTES as u64,
+            waiters: consort_once::WAITERS,
+            waiters_per_key: consort_once::WAITERS_PER_KEY,
+            spaces: Vec::new(),
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use super::schema::{self, Visibility};
-use super::{sinks, streams, views};
+use super::{once, sinks, streams, views};
 
 /// Stands where a secret was.
 pub(crate) const HIDDEN: &str = "***";
@@ -94,8 +94,14 @@ pub(crate) fn declaration(text: &str) -> String {
 /// Settings of streams, views and sinks, wherever they stand: where a file is not TOML, nobody knows. `key` is
 /// left out, as it may be a secret one in another place.
 fn declared_visibility(leaf: &str) -> Option<Visibility> {
-    let mut settings = streams::SETTINGS.iter().chain(&views::SETTINGS).chain(&sinks::SETTINGS);
-    let secret = ["key", "amqp"].contains(&leaf) || sinks::HIDDEN.contains(&leaf);
+    let mut settings = streams::SETTINGS
+        .iter()
+        .chain(&views::SETTINGS)
+        .chain(&sinks::SETTINGS)
+        .chain(&once::SETTINGS);
+    let secret = ["key", "amqp"].contains(&leaf)
+        || sinks::HIDDEN.contains(&leaf)
+        || once::HIDDEN.contains(&leaf);
     let harmless = settings.any(|name| *name == leaf) && !secret;
     (harmless || leaf == "queue").then_some(Visibility::Plain)
 }

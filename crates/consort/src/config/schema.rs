@@ -33,11 +33,12 @@ pub(crate) enum Visibility {
 }
 
 /// The tables, in the order in which they are written.
-pub(crate) const TABLES: [(&str, &str); 5] = [
+pub(crate) const TABLES: [(&str, &str); 6] = [
     ("node", "This node."),
     ("http", "The HTTP interface."),
     ("engine", "Where streams and state are kept."),
     ("cluster", "How nodes share the work."),
+    ("once", "Answers that are computed once: what a node holds of them."),
     ("log", "What the node writes to standard error."),
 ];
 
@@ -52,7 +53,7 @@ const LEASES: std::ops::RangeInclusive<Duration> =
 const HEARTBEATS: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(50)..=Duration::from_secs(100);
 
-static SETTINGS: [Setting; 22] = [
+static SETTINGS: [Setting; 25] = [
     Setting {
         path: "node.id",
         doc: &[
@@ -282,6 +283,35 @@ static SETTINGS: [Setting; 22] = [
             read::duration(raw, HEARTBEATS).map(|time| config.cluster.heartbeat = time)
         },
         show: |config| Some(quoted(&duration_text(config.cluster.heartbeat))),
+        example: "",
+    },
+    Setting {
+        path: "once.cache",
+        doc: &["Answers that the node keeps in memory, in bytes; \"0B\" for none."],
+        visibility: Visibility::Plain,
+        set: |config, raw| read::size(raw, 0..=1 << 36).map(|size| config.once.cache = size),
+        show: |config| Some(quoted(&size_text(config.once.cache))),
+        example: "",
+    },
+    Setting {
+        path: "once.waiters",
+        doc: &["Requests that may wait for answers on this node, in all; beyond it: 503 at once."],
+        visibility: Visibility::Plain,
+        set: |config, raw| {
+            read::integer(raw, 1..=1_000_000).map(|number| config.once.waiters = number as usize)
+        },
+        show: |config| Some(config.once.waiters.to_string()),
+        example: "",
+    },
+    Setting {
+        path: "once.waiters_per_key",
+        doc: &["The same for one answer."],
+        visibility: Visibility::Plain,
+        set: |config, raw| {
+            read::integer(raw, 1..=1_000_000)
+                .map(|number| config.once.waiters_per_key = number as usize)
+        },
+        show: |config| Some(config.once.waiters_per_key.to_string()),
         example: "",
     },
     Setting {

@@ -1,16 +1,19 @@
 //! What a config declares, in a line each.
 
+use consort_server::once::Space;
 use consort_views::{Stream, View};
 
 use super::Config;
+use super::read::duration_text;
 
 impl Config {
-    /// A line for each stream, each view and each sink.
+    /// A line for each stream, each view, each sink and each space of once.
     pub fn declared(&self) -> Vec<String> {
         let streams = self.definitions.streams.iter().map(|stream| describe_stream(stream));
         let views = self.definitions.views.iter().map(|view| describe_view(view));
         let sinks = self.sinks.iter().map(|sink| format!("sink '{}': {}", sink.name, sink.kind));
-        streams.chain(views).chain(sinks).collect()
+        let once = self.once.spaces.iter().map(describe_once);
+        streams.chain(views).chain(sinks).chain(once).collect()
     }
 }
 
@@ -59,6 +62,23 @@ fn describe_view(view: &View) -> String {
     }
     for route in &view.routes {
         text.push_str(&format!(", {route}"));
+    }
+    text
+}
+
+fn describe_once(space: &Space) -> String {
+    let Space { name, upstream, terms, headers, .. } = space;
+    let mut text = format!(
+        "once '{name}': asks {}, fresh for {}",
+        upstream.origin(),
+        duration_text(terms.fresh_for)
+    );
+    if !terms.stale_for.is_zero() {
+        text.push_str(&format!(", stale for {}", duration_text(terms.stale_for)));
+    }
+    if !headers.is_empty() {
+        let names: Vec<&str> = headers.iter().map(|name| name.as_str()).collect();
+        text.push_str(&format!(", by {}", names.join(", ")));
     }
     text
 }

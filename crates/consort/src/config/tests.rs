@@ -3,6 +3,7 @@
 
 mod declarations;
 mod mistakes;
+mod once;
 mod sinks;
 
 use std::fs;

@@ -384,9 +384,11 @@ fn the_example_in_the_commented_defaults_can_be_used() {
         .collect();
     let example = example.join("\n");
     let config = good(&format!("{before}{example}"));
-    assert_eq!(config.declared().len(), 3);
-    for setting in
-        streams::SETTINGS.iter().chain(&["from", "by", "sum", "where", "route", "answer"])
+    assert_eq!(config.declared().len(), 4);
+    for setting in streams::SETTINGS
+        .iter()
+        .chain(&["from", "by", "sum", "where", "route", "answer"])
+        .chain(&super::super::once::SETTINGS)
     {
         assert!(example.contains(&format!("\n{setting} = ")), "{setting} is missing");
     }
