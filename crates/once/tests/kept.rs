@@ -288,11 +288,16 @@ async fn a_stale_hot_key_is_refreshed_by_one_and_served_meanwhile() {
         work.get(node, &staling()).await.unwrap();
     }
     tokio::time::sleep(secs(11)).await;
+    let looks = || bed.stores.iter().map(|s| s.gets.load(Ordering::Relaxed)).sum::<usize>();
+    let before = looks();
     for n in 0..100 {
         let answer = work.get(&bed.nodes[n % 2], &staling()).await.unwrap();
         assert_eq!((answer.source, answer.stale), (Source::Node, true));
+        tokio::time::sleep(millis(1)).await;
     }
     work.started(2).await;
+    // Each node looked into a refresh once, and not with every request.
+    assert_eq!(looks() - before, 2);
     tokio::time::sleep(secs(4)).await;
     assert_eq!(text(&work.get(&bed.nodes[0], &staling()).await), "value 1");
     work.open();
@@ -379,4 +384,28 @@ async fn what_is_of_no_use_leaves_the_store() {
     assert_eq!(cells().await, 4);
     tokio::time::sleep(secs(75)).await;
     assert_eq!(cells().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_joins_a_flight_after_the_publication_does_not_get_what_must_not_be_kept() {
+    let bed = Bed::new(2);
+    let work = Work::gated().giving(|run| Ok(Computed::new(format!("value {run}")).unkept()));
+    let first = work.ask(&bed.nodes[0], &terms());
+    work.started(1).await;
+    let waiting = work.ask(&bed.nodes[1], &terms());
+    eventually(|| bed.nodes[1].figures().waiting == 1).await;
+    tokio::time::sleep(millis(10)).await;
+    // Node 1 is slow to learn what it reads; meanwhile the value is published, and one more comes.
+    let slow = Arc::new(Semaphore::new(0));
+    *bed.stores[1].slow_gets.lock() = Some(slow.clone());
+    work.let_one();
+    assert_eq!(text(&first.await.unwrap()), "value 1");
+    tokio::time::sleep(millis(10)).await;
+    let late = work.ask(&bed.nodes[1], &terms());
+    eventually(|| bed.nodes[1].figures().waiting == 2).await;
+    *bed.stores[1].slow_gets.lock() = None;
+    slow.add_permits(1);
+    work.open();
+    assert_eq!(text(&waiting.await.unwrap()), "value 1");
+    assert_eq!(text(&late.await.unwrap()), "value 2");
 }
