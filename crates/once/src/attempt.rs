@@ -24,6 +24,8 @@ use crate::terms::{Computed, Failure, FailureKind, Terms};
 
 /// A lease is renewed this many times before it lapses, so that two may fail.
 const RENEWALS: u32 = 3;
+/// Not even the shortest lease is renewed more often.
+const SOONEST_RENEWAL: Duration = Duration::from_millis(5);
 /// How long an outcome is tried to be stored while the store does not take it.
 const STORE_PATIENCE: Duration = Duration::from_secs(2);
 /// The pause between two tries.
@@ -102,7 +104,7 @@ impl Attempt<'_> {
                     let reason = format!("it took more than {:?}", self.terms.compute_for);
                     return Some(Err(Failure::new(FailureKind::TimedOut, reason)));
                 }
-                () = runtime.sleep(self.terms.lease / RENEWALS) => {
+                () = runtime.sleep((self.terms.lease / RENEWALS).max(SOONEST_RENEWAL)) => {
                     if !self.renew().await {
                         return None;
                     }

@@ -145,6 +145,13 @@ impl Cache {
             count(&self.tallies.fills_discarded);
             return;
         }
+        if let Some(former) = shelf.kept.get(&key)
+            && former.ready.generation == ready.generation
+        {
+            // Read again, it is still the same value: who looks into its refresh goes on from there.
+            let look_again = former.look_again.load(Ordering::Relaxed);
+            kept.look_again.store(look_again, Ordering::Relaxed);
+        }
         shelf.bytes += size;
         match shelf.kept.insert(key.clone(), Arc::new(kept)) {
             Some(former) => shelf.bytes -= former.size(&key),

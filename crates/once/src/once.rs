@@ -160,7 +160,7 @@ impl Once {
 
     /// Follows the news of purges, which this node's cache needs in order to serve anything, until
     /// `shutdown` resolves. Then it gives up the leases that are held, so that other nodes take over at
-    /// once, and tells everybody who waits here. A handle serves no more after that.
+    /// once, and tells everybody who waits here. A handle computes nothing after that.
     pub async fn run(&self, shutdown: impl Future<Output = ()>) {
         let inner = &self.inner;
         let shards = (0..inner.options.store.shards()).map(Shard);
