@@ -9,6 +9,9 @@
 //!
 //! [`lifts`] does the same with the whole program: `consort serve` with the lift rides of the examples, several
 //! nodes behind a balancer, and clients that speak HTTP.
+//!
+//! [`once`] asks three such nodes for the same thing at the same moment, and counts at the upstream how often it
+//! was computed.
 
 pub mod check;
 pub mod cluster;
@@ -16,6 +19,7 @@ pub mod events;
 pub mod hammer;
 pub mod late;
 pub mod lifts;
+pub mod once;
 pub mod record;
 pub mod seed;
 pub mod tally;

@@ -95,7 +95,7 @@ pub(super) fn unanswered(space: &Space, error: OnceError) -> Problem {
         }
         OnceError::Unavailable { reason, retryable: true } => {
             let detail =
-                format!("the store cannot be asked: {reason}; nothing was computed, ask again");
+                format!("the store cannot be asked: {reason}; nothing was kept, ask again");
             unavailable("store-failed", detail).retry_after(RETRY_AFTER)
         }
         OnceError::Unavailable { reason, retryable: false } => {
@@ -164,7 +164,7 @@ mod tests {
             (OnceError::Deadline, 504, Some(1), "'wait' in [once.x]"),
             (OnceError::Crowded, 503, Some(1), "ask another node, or again later"),
             (OnceError::Gone, 412, None, "ask without 'Consort-Generation'"),
-            (unavailable(true), 503, Some(1), "the reason; nothing was computed, ask again"),
+            (unavailable(true), 503, Some(1), "the reason; nothing was kept, ask again"),
             (unavailable(false), 503, None, "the reason; see the node's log"),
         ] {
             let problem = unanswered(&space, error.clone());
