@@ -1,5 +1,5 @@
 //! Benchmarks: `cargo xtask bench engines`, `cargo xtask bench cluster`, `cargo xtask bench lifts`, `cargo xtask
-//! bench events`.
+//! bench events`, `cargo xtask bench once`.
 //!
 //! Each figure of the engines and of the lift rides stands beside its limit or peer, measured in the same
 //! run and in turn with it, since the machine's own speed varies: what counts is the ratio. The cluster's
@@ -10,6 +10,7 @@ mod engines;
 mod events;
 mod lifts;
 mod measure;
+mod once;
 mod report;
 
 use std::net::SocketAddr;
@@ -44,7 +45,25 @@ enum Command {
     },
     /// Events by the minute beside Bytewax and StatsD.
     Events,
-    /// The bare handler, as a process of its own.
+    /// Once beside nginx, Varnish and a bare handler.
+    Once {
+        /// One part alone; its figures are not kept.
+        #[arg(long)]
+        only: Option<once::Part>,
+    },
+    /// The origin behind once, as a process of its own.
+    #[command(hide = true)]
+    ServeOrigin {
+        #[arg(long)]
+        listen: SocketAddr,
+    },
+    /// The bare handler beside once, as a process of its own.
+    #[command(hide = true)]
+    ServeBare {
+        #[arg(long)]
+        listen: SocketAddr,
+    },
+    /// The bare handler of the lift rides, as a process of its own.
     #[command(hide = true)]
     ServeLimit {
         #[arg(long)]
@@ -85,6 +104,12 @@ async fn main() -> Result<()> {
             let pace = if quick { events::Pace::QUICK } else { events::Pace::FULL };
             show(&events::run(pace).await?, !quick)
         }
+        Command::Once { only } => {
+            let pace = if quick { once::Pace::QUICK } else { once::Pace::FULL };
+            show(&once::run(pace, only).await?, !quick && only.is_none())
+        }
+        Command::ServeOrigin { listen } => once::origin::serve(listen).await,
+        Command::ServeBare { listen } => once::bare::serve(listen).await,
         Command::ServeLimit { listen } => lifts::limit::serve(listen).await,
         Command::ServeUsual { listen, redis, amqp } => {
             lifts::usual::serve(listen, &redis, &amqp).await

@@ -54,6 +54,18 @@ struct Figure {
     wanted: Option<f64>,
 }
 
+/// Times of one contestant, in milliseconds.
+#[derive(Debug, Serialize)]
+pub(crate) struct Time {
+    pub(crate) name: String,
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+    /// The worst round's p99.
+    pub(crate) worst: f64,
+    /// The most that we promise ourselves of the p99.
+    pub(crate) wanted: Option<f64>,
+}
+
 /// All figures of a run, with the machine and the day.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
@@ -62,6 +74,8 @@ pub(crate) struct Report {
     machine: String,
     figures: Vec<Figure>,
     notes: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    times: Vec<Time>,
 }
 
 impl Report {
@@ -73,6 +87,7 @@ impl Report {
             machine: machine(),
             figures: vec![],
             notes: vec![],
+            times: vec![],
         }
     }
 
@@ -93,6 +108,11 @@ impl Report {
     /// Adds a figure that stands beside nothing.
     pub(crate) fn note(&mut self, note: String) {
         self.notes.push(note);
+    }
+
+    /// Adds times of a contestant.
+    pub(crate) fn add_time(&mut self, time: Time) {
+        self.times.push(time);
     }
 
     /// As a table, as JSON, and as a picture.
@@ -122,10 +142,26 @@ impl Report {
                 f.ratio
             );
         }
+        self.time_table(&mut table);
         for note in &self.notes {
             let _ = write!(table, "\n{note}\n");
         }
         table
+    }
+
+    fn time_table(&self, table: &mut String) {
+        if self.times.is_empty() {
+            return;
+        }
+        table.push_str("\n| what | p50 | p99 | worst p99 | wanted p99 |\n");
+        table.push_str("| --- | ---: | ---: | ---: | ---: |\n");
+        for Time { name, p50, p99, worst, wanted } in &self.times {
+            let wanted = wanted.map_or("–".into(), |wanted| format!("≤ {wanted} ms"));
+            let _ = writeln!(
+                table,
+                "| {name} | {p50:.1} ms | {p99:.1} ms | {worst:.1} ms | {wanted} |"
+            );
+        }
     }
 
     /// A bar for each ratio, with a mark where it should at least reach.
@@ -133,7 +169,7 @@ impl Report {
         const ROW: usize = 34;
         const LEFT: usize = 430;
         const WIDTH: f64 = 330.0;
-        let height = 60 + ROW * self.figures.len();
+        let height = 60 + ROW * (self.figures.len() + self.times.len());
         let mut svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"860\" height=\"{height}\" font-family=\"sans-serif\" font-size=\"13\">\n<rect width=\"860\" height=\"{height}\" fill=\"white\"/>\n<text x=\"10\" y=\"22\" font-size=\"15\">Consort beside its limits: ratios of the same run ({}, {})</text>\n",
             self.machine, self.date
@@ -162,6 +198,23 @@ impl Report {
                     y + 24
                 );
             }
+        }
+        // Times stand below, on one scale: the slowest contestant's fills it.
+        let slowest = self.times.iter().map(|time| time.p99).fold(1.0, f64::max);
+        for (n, time) in self.times.iter().enumerate() {
+            let y = 45 + (self.figures.len() + n) * ROW;
+            let long = (time.p99.max(0.0) / slowest * WIDTH).max(1.0);
+            let reached = time.wanted.is_none_or(|wanted| time.p99 <= wanted);
+            let _ = writeln!(
+                svg,
+                "<text x=\"10\" y=\"{}\">{}</text><rect x=\"{LEFT}\" y=\"{y}\" width=\"{long:.0}\" height=\"20\" fill=\"{}\"/><text x=\"{:.0}\" y=\"{}\">{:.1} ms</text>",
+                y + 15,
+                escape(&format!("{}, p99", time.name)),
+                if reached { "#3a7d44" } else { "#b3452c" },
+                LEFT as f64 + long + 6.0,
+                y + 15,
+                time.p99
+            );
         }
         svg.push_str("</svg>\n");
         svg

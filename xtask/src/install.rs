@@ -25,6 +25,10 @@ const LOAD: Programs = &[("wrk", "wrk")];
 /// What the peers of a benchmark run on.
 const PEERS: Programs = &[("node", "nodejs"), ("npm", "npm"), ("python3", "python3-venv")];
 
+/// The caches that once stands beside. They are run as private instances; those that the packages start serve
+/// nobody here.
+const CACHES: Programs = &[("nginx", "nginx"), ("varnishd", "varnish")];
+
 /// Installs the servers that are missing.
 pub(crate) fn servers() -> Result<()> {
     install(SERVERS)
@@ -38,6 +42,11 @@ pub(crate) fn load() -> Result<()> {
 /// Installs what peers run on, if it is missing.
 pub(crate) fn peers() -> Result<()> {
     install(PEERS)
+}
+
+/// Installs the caches that once stands beside, if they are missing.
+pub(crate) fn caches() -> Result<()> {
+    install(CACHES)
 }
 
 fn install(programs: Programs) -> Result<()> {

@@ -26,7 +26,7 @@ enum Command {
     /// Measures, beside peers and limits in the same run: a table, a plot and a JSON file in bench/.
     Bench {
         /// What to measure.
-        #[arg(value_parser = ["engines", "cluster", "lifts"], default_value = "engines")]
+        #[arg(value_parser = ["engines", "cluster", "lifts", "events", "once"], default_value = "engines")]
         what: String,
         /// A short run to see that it works: its figures mean nothing.
         #[arg(long)]
@@ -61,6 +61,11 @@ fn main() -> Result<()> {
             }
             if what == "events" {
                 install::peers()?;
+                shell::run(&mut cargo(&["build", "--release", "--package", "consort"]))?;
+            }
+            if what == "once" {
+                install::load()?;
+                install::caches()?;
                 shell::run(&mut cargo(&["build", "--release", "--package", "consort"]))?;
             }
             let mut bench = cargo(&["run", "--release", "--package", "consort-bench", "--", &what]);

@@ -9,6 +9,9 @@ use consort_kernel::Entropy;
 /// The length of a stored fence.
 pub(crate) const FENCE_BYTES: usize = 16;
 
+/// The length of a generation's text.
+pub const GENERATION_DIGITS: usize = 2 * FENCE_BYTES;
+
 /// One attempt to compute: the number that its process drew at its start, and which of its attempts. It
 /// never repeats: within a process because it counts, among processes because they draw 64 bits each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -65,6 +68,19 @@ pub struct Generation(pub(crate) Fence);
 #[error("'{0}' is no generation: it has 32 hexadecimal digits, as an answer gave it")]
 pub struct GenerationError(String);
 
+impl Generation {
+    /// Its text, without taking memory for it.
+    pub fn digits(&self) -> [u8; GENERATION_DIGITS] {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut digits = [0; GENERATION_DIGITS];
+        for (byte, two) in self.0.to_bytes().into_iter().zip(digits.chunks_exact_mut(2)) {
+            two[0] = DIGITS[usize::from(byte >> 4)];
+            two[1] = DIGITS[usize::from(byte & 0xf)];
+        }
+        digits
+    }
+}
+
 impl fmt::Display for Generation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}{:016x}", self.0.incarnation, self.0.attempt)
@@ -101,6 +117,7 @@ mod tests {
         let generation = Generation(Fence { incarnation: 0xabc, attempt: 7 });
         let text = "0000000000000abc0000000000000007";
         assert_eq!(generation.to_string(), text);
+        assert_eq!(&generation.digits(), text.as_bytes());
         assert_eq!(text.parse(), Ok(generation));
         assert_eq!(Fence::from_bytes(generation.0.to_bytes()), generation.0);
         for wrong in

@@ -29,9 +29,10 @@ impl OnceKey {
     /// The key of `parts` in `space`. `["ab", "c"]` and `["a", "bc"]` are two keys, and so are `["a"]`
     /// and `["a", ""]`.
     pub fn new(space: &Name, parts: &[&[u8]]) -> Self {
-        let root = Key::of([Element::from(space.as_str())]);
+        let root = |form: u32| [Element::from(space.as_str()), Element::from(form)];
+        // In one go: it is made for every request.
         let elements = parts.iter().map(|part| Element::from(*part));
-        let plain = root.with(PLAIN).extended(elements);
+        let plain = Key::of(root(PLAIN).into_iter().chain(elements));
         if plain.as_bytes().len() <= PLAIN_BYTES {
             return OnceKey { space: space.clone(), tuple: plain };
         }
@@ -40,7 +41,7 @@ impl OnceKey {
             digest.update(&(part.len() as u64).to_be_bytes());
             digest.update(part);
         }
-        let tuple = root.with(DIGEST).with(digest.finish().as_ref());
+        let tuple = Key::of(root(DIGEST)).with(digest.finish().as_ref());
         OnceKey { space: space.clone(), tuple }
     }
 

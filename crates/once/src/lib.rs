@@ -66,7 +66,7 @@ mod step;
 mod terms;
 
 pub use answer::{Answer, OnceError, Source};
-pub use fence::{Generation, GenerationError};
+pub use fence::{GENERATION_DIGITS, Generation, GenerationError};
 pub use figures::Figures;
 pub use key::OnceKey;
 pub use once::{CACHE_BYTES, Once, Options, WAITERS, WAITERS_PER_KEY};

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware;
 
@@ -24,9 +23,6 @@ pub(crate) fn assemble(routes: Router, probes: Vec<Probe>, metrics: Metrics, doo
         .merge(metrics.routes())
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
-        // The guard on the body is the one bound on its size; axum's own would answer first, in its
-        // own words.
-        .layer(DefaultBodyLimit::disable())
         .layer(middleware::from_fn_with_state(Arc::new(door), door::pass))
 }
 

@@ -106,9 +106,10 @@ async fn compute(
     key: &OnceKey,
     question: Question,
 ) -> Result<Answer, consort_once::OnceError> {
-    let (asking, question) = (Arc::clone(room), Arc::new(question));
+    let asking = Arc::clone(room);
     let ask = move || {
-        let (room, question) = (Arc::clone(&asking), Arc::clone(&question));
+        // Copied when it is asked, which is seldom, and not when it is found.
+        let (room, question) = (Arc::clone(&asking), question.clone());
         async move { room.upstream.ask(&room.space, &question).await }
     };
     spaces.once().get(key, &room.terms, ask).await

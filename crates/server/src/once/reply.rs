@@ -1,12 +1,14 @@
 //! An answer as it goes out: the kept headers, what a cache says of it, the conditions of the request, and one
 //! element where one was asked for.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
-use consort_once::{Answer, Source};
+use bytes::Bytes;
+use consort_once::{Answer, GENERATION_DIGITS, Source};
 
 use super::element::element;
 use super::envelope::Envelope;
@@ -15,6 +17,12 @@ use crate::problem::Problem;
 
 /// Which computation made the answer; in a request, the one that is insisted on.
 pub(super) const GENERATION: HeaderName = HeaderName::from_static("consort-generation");
+
+/// Where the generation stands in a tag.
+const GENERATION_AT: Range<usize> = 1..1 + GENERATION_DIGITS;
+
+/// How many headers are added to those that were kept, the server's own included.
+const ADDED_MOST: usize = 8;
 
 /// RFC 9211: what this cache did.
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
@@ -40,13 +48,13 @@ pub(super) fn reply(
         body = element(&body, position).map_err(|missing| refusals::missing(&missing, position))?;
     }
 
-    let generation = answer.generation.to_string();
-    let etag = etag(&generation, position);
-    let unchanged = status.is_success() && has_it(request, etag.as_bytes());
+    let etag = etag(answer, position);
+    let unchanged = status.is_success() && has_it(request, &etag);
     let body = if unchanged { Body::empty() } else { Body::from(body) };
     let mut response = Response::new(body);
     *response.status_mut() = if unchanged { StatusCode::NOT_MODIFIED } else { status };
     let headers = response.headers_mut();
+    headers.reserve(kept.len() + ADDED_MOST);
     if !unchanged {
         headers.extend(kept);
         if position.is_some() {
@@ -54,8 +62,8 @@ pub(super) fn reply(
         }
     }
     // Both are digits, dots and quotes, which any header takes.
-    for (name, text) in [(GENERATION, generation), (header::ETAG, etag)] {
-        if let Ok(value) = HeaderValue::try_from(text) {
+    for (name, text) in [(GENERATION, etag.slice(GENERATION_AT)), (header::ETAG, etag)] {
+        if let Ok(value) = HeaderValue::from_maybe_shared(text) {
             headers.insert(name, value);
         }
     }
@@ -69,11 +77,16 @@ pub(super) fn reply(
 }
 
 /// Two answers of one generation are the same bytes, and so are their elements.
-fn etag(generation: &str, position: Option<usize>) -> String {
-    match position {
-        Some(position) => format!("\"{generation}.{position}\""),
-        None => format!("\"{generation}\""),
+fn etag(answer: &Answer, position: Option<usize>) -> Bytes {
+    let mut tag = Vec::with_capacity(GENERATION_DIGITS + 2);
+    tag.push(b'"');
+    tag.extend(answer.generation.digits());
+    if let Some(position) = position {
+        tag.push(b'.');
+        tag.extend(position.to_string().as_bytes());
     }
+    tag.push(b'"');
+    tag.into()
 }
 
 /// Whether the client has it already. Tags are compared weakly, as RFC 9110 has it for this condition.
@@ -113,7 +126,6 @@ fn cache_status(answer: &Answer) -> &'static str {
 mod tests {
     use super::super::envelope;
     use super::*;
-    use bytes::Bytes;
 
     const GENERATION_TEXT: &str = "0000000000000abc0000000000000007";
 

@@ -58,7 +58,7 @@ pub(super) struct Upstream {
 }
 
 /// What to ask for.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Question {
     /// Both in canonical form.
     pub(super) path: String,
