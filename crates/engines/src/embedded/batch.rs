@@ -13,7 +13,7 @@ use hashbrown::{HashMap, HashSet};
 
 use super::cache::Cache;
 use super::cell::Row;
-use super::merger::{Due, Merged};
+use super::merger::{Due, Piece};
 use super::rows;
 use super::runs::Blocks;
 use super::sets::SetRow;
@@ -38,9 +38,10 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Nobody merges this set's runs.
-    pub(super) fn not_merging(&mut self, generation: u64) {
-        self.merging.remove(&generation);
+    /// Nobody merges these runs.
+    pub(super) fn not_merging(&mut self, due: &Due) {
+        self.merging.remove(&due.generation);
+        self.backlog.abandon(&grave(due));
     }
 
     /// The number that the next entry of a partition (`log`) or feed gets.
@@ -61,6 +62,11 @@ impl Memory {
     fn advance(&mut self, log: bool, prefix: &[u8], next: u64) {
         self.next.insert((log, prefix.to_vec()), next);
     }
+}
+
+/// Where the run lies that these become, until it is whole.
+fn grave(due: &Due) -> Vec<u8> {
+    rows::block(due.generation, due.number, &[])
 }
 
 /// What came of a batch.
@@ -315,51 +321,68 @@ impl<'a> Batch<'a> {
             Some(tail) if tail == set.tail => return Ok(()),
             Some(tail) => set.tail = tail,
             None => {
-                let blocks = Blocks::of(all);
-                if set.runs.is_empty() {
-                    set.generation = self.next_number()?;
-                }
                 let number = self.next_number()?;
-                let run = blocks.write(self.tables, &mut self.write, set.generation, number);
+                let generation = if set.runs.is_empty() { number } else { set.generation };
+                let mut blocks = Blocks::new(generation, number);
+                all.into_iter().for_each(|member| blocks.push(member));
+                self.write_blocks(blocks.take());
+                set.generation = generation;
+                let run = blocks.run();
                 set.runs.push(run);
                 set.tail = SmallSet::default();
-                self.look_for_due(&key, &set);
+                self.look_for_due(&key, &set)?;
             }
         }
         self.set(key, Some(Row::set(expires, &set)));
         Ok(())
     }
 
-    /// Puts a run that was made of several in their place, unless the set has changed in this.
-    pub(super) fn merged(&mut self, merged: Merged) -> fjall::Result<()> {
-        let Merged { due: Due { cell, generation, runs }, blocks } = merged;
-        self.memory.merging.remove(&generation);
-        let Some(held) = self.row(&cell)? else { return Ok(()) };
-        let mut set = held.as_set();
-        let there = set.generation == generation && runs.iter().all(|run| set.runs.contains(run));
-        if !there {
+    fn write_blocks(&mut self, rows: Vec<(Vec<u8>, Vec<u8>)>) {
+        for (row, block) in rows {
+            self.write.insert(&self.tables.members, row, block);
+        }
+    }
+
+    /// Writes a piece of a run that is made of several; with the last one it takes their place, unless the
+    /// set has changed in this.
+    pub(super) fn piece(&mut self, piece: Piece) -> fjall::Result<()> {
+        self.write_blocks(piece.rows);
+        let Some((due, run)) = piece.whole else { return Ok(()) };
+        self.memory.merging.remove(&due.generation);
+        let held = self.row(&due.cell)?.map(|row| (row.expires(), row.as_set()));
+        let held = held.filter(|(_, set)| set.generation == due.generation);
+        let Some((expires, mut set)) = held else {
+            self.memory.backlog.abandon(&grave(&due));
+            return Ok(());
+        };
+        if !set.replace(&due.runs, run) {
+            self.memory.backlog.abandon(&grave(&due));
             return Ok(());
         }
-        let number = self.next_number()?;
-        let run = blocks.write(self.tables, &mut self.write, generation, number);
-        set.replace(&runs, run);
-        for old in runs {
-            self.dig(&rows::block(generation, old.number, &[]));
+        self.memory.backlog.keep(&grave(&due));
+        self.write.remove(&self.tables.graves, grave(&due));
+        for old in &due.runs {
+            self.dig(&rows::block(due.generation, old.number, &[]));
         }
-        self.look_for_due(&cell, &set);
-        self.set(cell, Some(Row::set(held.expires(), &set)));
+        self.look_for_due(&due.cell, &set)?;
+        self.set(due.cell, Some(Row::set(expires, &set)));
         Ok(())
     }
 
     /// Asks for a merge, if it is time for one and none is under way.
-    fn look_for_due(&mut self, cell: &[u8], set: &SetRow) {
+    fn look_for_due(&mut self, cell: &[u8], set: &SetRow) -> fjall::Result<()> {
         if self.memory.merging.contains(&set.generation) {
-            return;
+            return Ok(());
         }
         if let Some(runs) = set.due() {
-            self.memory.merging.insert(set.generation);
-            self.due.push(Due { cell: cell.to_vec(), generation: set.generation, runs });
+            let (number, generation) = (self.next_number()?, set.generation);
+            let due = Due { cell: cell.to_vec(), generation, runs, number };
+            self.memory.merging.insert(generation);
+            self.write.insert(&self.tables.graves, grave(&due), b"");
+            self.memory.backlog.spare(grave(&due));
+            self.due.push(due);
         }
+        Ok(())
     }
 
     /// A number for a generation or run that was never given before.

@@ -7,14 +7,14 @@ use super::runs::Merge;
 use super::sets::SetRow;
 use super::tables::Tables;
 
-/// So many counts are remembered; then all are forgotten.
+/// Of so many sets counts are remembered; then all are forgotten.
 const REMEMBERED: usize = 10_000;
 
-/// Counts by the contents of a set's row: these name its runs, whose members never change, so that a count
-/// stays right as long as somebody asks for it.
+/// The last count of each set, by its generation, with the contents of its row at that time: these name its
+/// runs, whose members never change, so that a count is right as long as the row is the same.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    known: Mutex<HashMap<Vec<u8>, u64>>,
+    known: Mutex<HashMap<u64, (Vec<u8>, u64)>>,
 }
 
 /// A count, and how many bytes were read for it, about.
@@ -35,15 +35,17 @@ impl Counts {
         if let Some(members) = set.count() {
             return Ok(Counted { members, bytes: 0 });
         }
-        if let Some(&members) = self.known.lock().get(contents) {
-            return Ok(Counted { members, bytes: 0 });
+        if let Some((row, members)) = self.known.lock().get(&set.generation)
+            && row == contents
+        {
+            return Ok(Counted { members: *members, bytes: 0 });
         }
         let members = Merge::of_set(tables, snapshot, &set, None)?.count()?;
         let mut known = self.known.lock();
         if known.len() >= REMEMBERED {
             known.clear();
         }
-        known.insert(contents.to_vec(), members);
+        known.insert(set.generation, (contents.to_vec(), members));
         let bytes = set.runs.iter().map(|run| run.bytes as usize).sum();
         Ok(Counted { members, bytes })
     }

@@ -1,7 +1,9 @@
 //! The merger thread: makes one run of several, so that a set has few, and hands it to the writer.
 //!
-//! It reads what the writer has written, and changes nothing by itself. The writer puts the new run in the
-//! place of the old ones if they are all still there, and otherwise forgets it: what came meanwhile is in
+//! It reads what the writer has written, and changes nothing by itself. A run may be large, so it is written
+//! piece by piece, and lies in a grave until it is whole: should the process end, or the set be deleted
+//! meanwhile, its pieces are cleared away like those of any run that nobody needs. With the last piece the
+//! writer puts the run in the place of the old ones, if they are all still there. What came meanwhile is in
 //! other runs.
 
 use std::sync::Arc;
@@ -18,20 +20,27 @@ use super::tables::{Tables, explain};
 /// Sets that may wait for their turn. One that finds no room is asked about when it grows again.
 const WAITING_SETS: usize = 1_024;
 
+/// Bytes of a piece: an append may have to wait a few milliseconds behind it.
+const PIECE_BYTES: usize = 1024 * 1024;
+
 /// Runs that should be one.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Due {
     /// The set's row.
     pub(super) cell: Vec<u8>,
     pub(super) generation: u64,
     pub(super) runs: Vec<Run>,
+    /// The number of the run that they become.
+    pub(super) number: u64,
 }
 
-/// One run of several, not written yet.
+/// A part of a run that is made of several.
 #[derive(Debug)]
-pub(super) struct Merged {
-    pub(super) due: Due,
-    pub(super) blocks: Blocks,
+pub(super) struct Piece {
+    /// Blocks with their rows.
+    pub(super) rows: Vec<(Vec<u8>, Vec<u8>)>,
+    /// With the last piece: what was merged, and what came of it.
+    pub(super) whole: Option<(Due, Run)>,
 }
 
 /// The state of the thread.
@@ -39,6 +48,14 @@ pub(super) struct Merger {
     tables: Tables,
     queue: Arc<Queue>,
     poison: Poison,
+}
+
+impl Drop for Merger {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.poison.set("the embedded engine's merger panicked");
+        }
+    }
 }
 
 impl Merger {
@@ -54,15 +71,14 @@ impl Merger {
     }
 
     fn run(self, waiting: &Receiver<Due>) {
+        let mut write = |piece: Piece| {
+            let size = piece.rows.iter().map(|(_, block)| block.len()).sum();
+            futures::executor::block_on(self.queue.push(Job::Piece(piece), size))
+        };
         for due in waiting {
-            match merge(&self.tables, due) {
-                Ok(merged) => {
-                    let size = merged.blocks.bytes();
-                    let job = Job::Merged(merged);
-                    if !futures::executor::block_on(self.queue.push(job, size)) {
-                        return;
-                    }
-                }
+            match merge(&self.tables, due, PIECE_BYTES, &mut write) {
+                Ok(true) => {}
+                Ok(false) => return,
                 Err(error) => {
                     let reason = format!("the embedded engine stopped: {}", explain(&error));
                     self.poison.set(reason);
@@ -73,9 +89,22 @@ impl Merger {
     }
 }
 
-/// Makes one run of several.
-pub(super) fn merge(tables: &Tables, due: Due) -> fjall::Result<Merged> {
+/// Makes one run of several, in pieces of so many bytes. False if `write` took one no more.
+pub(super) fn merge(
+    tables: &Tables,
+    due: Due,
+    piece_bytes: usize,
+    write: &mut impl FnMut(Piece) -> bool,
+) -> fjall::Result<bool> {
     let snapshot = tables.db.snapshot();
-    let blocks = Merge::of(tables, &snapshot, due.generation, &due.runs, None)?.blocks()?;
-    Ok(Merged { due, blocks })
+    let mut merge = Merge::of(tables, &snapshot, due.generation, &due.runs, None)?;
+    let mut blocks = Blocks::new(due.generation, due.number);
+    while let Some(member) = merge.next()? {
+        if blocks.held() >= piece_bytes && !write(Piece { rows: blocks.take(), whole: None }) {
+            return Ok(false);
+        }
+        blocks.push(member);
+    }
+    let (rows, run) = (blocks.take(), blocks.run());
+    Ok(write(Piece { rows, whole: Some((due, run)) }))
 }

@@ -15,6 +15,7 @@ mod journal;
 mod log;
 mod merger;
 mod packing;
+mod published;
 mod queue;
 mod rows;
 mod runs;
@@ -37,6 +38,7 @@ pub use store::EmbeddedStore;
 use counts::Counts;
 use folder::FolderLock;
 use merger::Merger;
+use published::Published;
 use queue::Queue;
 use tables::Tables;
 use writer::Writer;
@@ -59,6 +61,7 @@ struct Shared {
     wakes: Arc<Wakes>,
     clock: Arc<dyn Clock>,
     poison: Poison,
+    published: Published,
     counts: Counts,
     /// The writer, and the merger that it feeds.
     threads: Vec<std::thread::JoinHandle<()>>,
@@ -115,8 +118,16 @@ pub fn open(
     let io = |error| FolderError::Io { path: path.to_path_buf(), error };
     let merger = Merger::new(tables.clone(), queue.clone(), poison.clone());
     let (due, merger) = merger.start().map_err(io)?;
-    let writer =
-        Writer::new(tables.clone(), wakes.clone(), clock.clone(), poison.clone(), durability, due);
+    let published = Published::new(&tables);
+    let writer = Writer::new(
+        tables.clone(),
+        wakes.clone(),
+        clock.clone(),
+        poison.clone(),
+        durability,
+        due,
+        published.clone(),
+    );
     let writer = writer.start(queue.clone()).map_err(io)?;
     let shared = Arc::new(Shared {
         tables,
@@ -124,6 +135,7 @@ pub fn open(
         wakes,
         clock,
         poison: poison.clone(),
+        published,
         counts: Counts::default(),
         threads: vec![writer, merger],
         _lock: lock,

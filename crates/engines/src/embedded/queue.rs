@@ -9,7 +9,7 @@ use consort_kernel::{Commit, CommitError, Committed, Fault, Lane, Partition, Sha
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use super::merger::Merged;
+use super::merger::Piece;
 use super::rows;
 
 /// Bytes that may wait in each lane, in KiB: beyond it callers wait before they join the queue. It holds
@@ -35,8 +35,8 @@ pub(super) enum Job {
     Commit { shard: Shard, commit: Commit, reply: oneshot::Sender<Result<Committed, CommitError>> },
     /// Letting go of the entries of a partition or feed below a number.
     Trim { log: bool, prefix: Vec<u8>, before: u64, reply: oneshot::Sender<Result<(), Fault>> },
-    /// One run of a set for several.
-    Merged(Merged),
+    /// A part of a run that is made of several.
+    Piece(Piece),
 }
 
 impl Job {
@@ -55,7 +55,7 @@ impl Job {
         match self {
             Job::Append { .. } => true,
             Job::Commit { commit, .. } => commit.lane == Lane::Urgent,
-            Job::Trim { .. } | Job::Merged(_) => false,
+            Job::Trim { .. } | Job::Piece(_) => false,
         }
     }
 }

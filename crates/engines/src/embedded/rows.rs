@@ -82,6 +82,19 @@ pub(super) fn block(generation: u64, run: u64, first: &[u8]) -> Vec<u8> {
     [&generation.to_be_bytes(), &run.to_be_bytes(), first].concat()
 }
 
+/// Where the rows that begin with this end.
+pub(super) fn behind(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    // Generations and runs are counted from 1, and never come to an end: there is a byte to count up.
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            break;
+        }
+    }
+    end
+}
+
 /// A note that a cell expires.
 pub(super) fn expiry(at: u64, cell: &[u8]) -> Vec<u8> {
     [&at.to_be_bytes(), cell].concat()

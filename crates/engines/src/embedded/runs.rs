@@ -15,54 +15,55 @@ use super::tables::Tables;
 /// A block is closed when it has so many bytes. Reading a member reads a block.
 const BLOCK_BYTES: usize = 16 * 1024;
 
-/// Sorted members in the making of a run.
-#[derive(Debug, Default)]
+/// Sorted members on their way into a run, in blocks.
+#[derive(Debug)]
 pub(super) struct Blocks {
-    /// Each with its first member.
-    blocks: Vec<(Vec<u8>, Vec<u8>)>,
-    members: u32,
-    bytes: u32,
+    generation: u64,
+    /// What is known of the run so far.
+    run: Run,
+    /// Rows that are not written yet.
+    rows: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Bytes in those.
+    held: usize,
 }
 
 impl Blocks {
-    /// Of members in order, each once.
-    pub(super) fn of<'m>(members: impl IntoIterator<Item = &'m [u8]>) -> Self {
-        let mut blocks = Blocks::default();
-        for member in members {
-            blocks.push(member);
-        }
-        blocks
+    /// None yet, of the run with this number.
+    pub(super) fn new(generation: u64, number: u64) -> Self {
+        let run = Run { number, members: 0, bytes: 0 };
+        Blocks { generation, run, rows: Vec::new(), held: 0 }
     }
 
-    fn push(&mut self, member: &[u8]) {
-        match self.blocks.last_mut() {
+    /// Takes a member that is greater than all before it.
+    pub(super) fn push(&mut self, member: &[u8]) {
+        match self.rows.last_mut() {
             Some((_, block)) if block.len() < BLOCK_BYTES => small::push(block, member),
             _ => {
                 let mut block = Vec::with_capacity(BLOCK_BYTES / 4);
                 small::push(&mut block, member);
-                self.blocks.push((member.to_vec(), block));
+                self.rows.push((rows::block(self.generation, self.run.number, member), block));
             }
         }
-        self.members += 1;
-        self.bytes += (LENGTH_BYTES + member.len()) as u32;
+        let size = LENGTH_BYTES + member.len();
+        self.run.members += 1;
+        self.run.bytes += size as u64;
+        self.held += size;
     }
 
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes as usize
+    /// Bytes that are not written yet.
+    pub(super) fn held(&self) -> usize {
+        self.held
     }
 
-    /// Adds them to what is written, as the run of this number.
-    pub(super) fn write(
-        self,
-        tables: &Tables,
-        write: &mut fjall::OwnedWriteBatch,
-        generation: u64,
-        number: u64,
-    ) -> Run {
-        for (first, block) in self.blocks {
-            write.insert(&tables.members, rows::block(generation, number, &first), block);
-        }
-        Run { number, members: self.members, bytes: self.bytes }
+    /// The rows that are not written yet; later members begin a new block.
+    pub(super) fn take(&mut self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        self.held = 0;
+        std::mem::take(&mut self.rows)
+    }
+
+    /// The run as it is.
+    pub(super) fn run(&self) -> Run {
+        self.run
     }
 }
 
@@ -211,15 +212,6 @@ impl Merge {
         Ok(None)
     }
 
-    /// All of them, as blocks.
-    pub(super) fn blocks(mut self) -> fjall::Result<Blocks> {
-        let mut blocks = Blocks::default();
-        while let Some(member) = self.next()? {
-            blocks.push(member);
-        }
-        Ok(blocks)
-    }
-
     /// How many there are.
     pub(super) fn count(mut self) -> fjall::Result<u64> {
         let mut count = 0;
@@ -276,12 +268,16 @@ mod tests {
             self.commit(Operation::Delete(Cell::new(Kind::Set, key())));
         }
 
-        /// What the merger was asked for last, done by now or not.
+        /// What the merger does, and the writer with it.
         fn merge(&mut self, due: Due) {
-            let merged = merger::merge(&self.tables, due).unwrap();
-            let mut batch = Batch::new(&self.tables, &mut self.memory, Timestamp(1));
-            batch.merged(merged).unwrap();
-            self.due.extend(batch.write(BUFFER).unwrap().due);
+            let (tables, memory) = (&self.tables, &mut self.memory);
+            let mut write = |piece| {
+                let mut batch = Batch::new(tables, memory, Timestamp(1));
+                batch.piece(piece).unwrap();
+                self.due.extend(batch.write(BUFFER).unwrap().due);
+                true
+            };
+            merger::merge(tables, due, 10_000, &mut write).unwrap();
         }
 
         fn set(&self) -> SetRow {
@@ -390,6 +386,22 @@ mod tests {
         bed.insert(500..600);
         bed.merge(due);
         assert_eq!((bed.set().runs.len(), bed.count()), (1, 100));
+    }
+
+    #[test]
+    fn members_that_come_again_do_not_make_a_set_larger() {
+        let mut bed = Bed::new();
+        for round in 0..200 {
+            bed.insert((0..2_000).map(|n| n * 7 + round % 7));
+            while let Some(due) = bed.due.pop() {
+                bed.merge(due);
+            }
+        }
+        let runs = bed.set().runs;
+        let (bytes, runs) = (runs.iter().map(|run| run.bytes).sum::<u64>(), runs.len());
+        let once: u64 = (0..14_000u32).map(|n| (LENGTH_BYTES + member(n).len()) as u64).sum();
+        assert!(runs <= 4 * 7 && bytes <= 16 * once, "{runs} runs, {bytes} of {once} bytes");
+        assert_eq!(bed.count(), 14_000);
     }
 
     #[test]

@@ -10,18 +10,14 @@ use super::small::SmallSet;
 /// So many runs of about the same size are merged into one.
 const MERGED_RUNS: usize = 8;
 
-/// A run of this many bytes is not merged again: so one that comes out of a merge has at most eight times as
-/// many, and can be written at once.
-const FULL_RUN_BYTES: u32 = 512 * 1024;
-
-const RUN_BYTES: usize = 16;
+const RUN_BYTES: usize = 24;
 
 /// A sorted part of a set. Its members never change, and its number is never given again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) number: u64,
-    pub(super) members: u32,
-    pub(super) bytes: u32,
+    pub(super) members: u64,
+    pub(super) bytes: u64,
 }
 
 impl Run {
@@ -44,7 +40,7 @@ pub(super) struct SetRow {
 
 impl SetRow {
     /// Reads what [`encode`](SetRow::encode) gave: generation (8), number of runs (4), each run's number (8),
-    /// members (4) and bytes (4), then the tail. All little-endian.
+    /// members (8) and bytes (8), then the tail. All little-endian.
     pub(super) fn read(contents: &[u8]) -> SetRow {
         SetRow::parse(contents).unwrap_or_default()
     }
@@ -59,8 +55,8 @@ impl SetRow {
             let (members, bytes) = rest.split_first_chunk()?;
             Some(Run {
                 number: u64::from_le_bytes(*number),
-                members: u32::from_le_bytes(*members),
-                bytes: u32::from_le_bytes(*bytes.first_chunk()?),
+                members: u64::from_le_bytes(*members),
+                bytes: u64::from_le_bytes(*bytes.first_chunk()?),
             })
         };
         Some(SetRow {
@@ -88,15 +84,14 @@ impl SetRow {
     pub(super) fn count(&self) -> Option<u64> {
         match &self.runs[..] {
             [] => Some(self.tail.len() as u64),
-            [run] if self.tail.len() == 0 => Some(run.members.into()),
+            [run] if self.tail.len() == 0 => Some(run.members),
             _ => None,
         }
     }
 
-    /// Runs that should be merged: the smallest eight or more of about the same size.
+    /// Runs that should be merged: the smallest eight of about the same size.
     pub(super) fn due(&self) -> Option<Vec<Run>> {
-        let mut runs: Vec<Run> =
-            self.runs.iter().copied().filter(|run| run.bytes < FULL_RUN_BYTES).collect();
+        let mut runs = self.runs.clone();
         runs.sort_unstable_by_key(|run| run.bytes);
         let mut tiers = runs.chunk_by(|one, other| one.tier() == other.tier());
         let due = tiers.find(|tier| tier.len() >= MERGED_RUNS)?;
@@ -118,7 +113,7 @@ impl SetRow {
 mod tests {
     use super::*;
 
-    fn run(number: u64, bytes: u32) -> Run {
+    fn run(number: u64, bytes: u64) -> Run {
         Run { number, members: bytes / 10, bytes }
     }
 
@@ -146,20 +141,20 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_about_the_same_size_are_merged_and_full_ones_are_left() {
-        let runs = |sizes: &[u32]| {
+    fn runs_of_about_the_same_size_are_merged_and_the_smaller_ones_first() {
+        let runs = |sizes: &[u64]| {
             let runs = (0..).zip(sizes).map(|(number, &bytes)| run(number, bytes)).collect();
             SetRow { runs, ..SetRow::default() }
         };
-        let due = |sizes: &[u32]| {
+        let due = |sizes: &[u64]| {
             runs(sizes).due().map(|due| due.iter().map(|run| run.bytes).collect::<Vec<_>>())
         };
         assert_eq!(due(&[600; 7]), None);
         assert_eq!(due(&[600; 9]), Some(vec![600; 8]));
         assert_eq!(due(&[600, 600, 600, 600, 5_000, 5_000, 5_000, 5_000]), None);
-        assert_eq!(due(&[FULL_RUN_BYTES; 20]), None);
+        assert_eq!(due(&[1 << 40; 9]), Some(vec![1 << 40; 8]));
         let mixed = [[600; 8], [5_000; 8]].concat();
-        assert_eq!(due(&mixed), Some(vec![600; 8]), "the smaller ones first");
+        assert_eq!(due(&mixed), Some(vec![600; 8]));
     }
 
     #[test]

@@ -93,7 +93,7 @@ impl Store for EmbeddedStore {
         within("the cells of one get", cells.len(), PAGE_ROWS)?;
         let cells = cells.to_vec();
         let answer = self.shared.read(move |shared| {
-            let (snapshot, now) = (shared.tables.db.snapshot(), shared.clock.now());
+            let (snapshot, now) = (shared.published.snapshot(), shared.clock.now());
             let read = |cell: &Cell| -> fjall::Result<Option<Value>> {
                 let row = snapshot.get(&shared.tables.cells, rows::cell(shard, cell))?;
                 let alive = row.map(Row::stored).filter(|row| !row.expired(now));
@@ -128,7 +128,7 @@ impl Store for EmbeddedStore {
             let now = shared.clock.now();
             let mut page = Vec::new();
             let mut bytes = 0;
-            let snapshot = shared.tables.db.snapshot();
+            let snapshot = shared.published.snapshot();
             for row in snapshot.range(&shared.tables.cells, start..end) {
                 let (key, row) = row.into_inner()?;
                 let row = Row::stored(row);
@@ -160,7 +160,7 @@ impl Store for EmbeddedStore {
         let after = after.map(<[u8]>::to_vec);
         let limit = limit.min(PAGE_ROWS);
         let answer = self.shared.read(move |shared| -> fjall::Result<Vec<Bytes>> {
-            let snapshot = shared.tables.db.snapshot();
+            let snapshot = shared.published.snapshot();
             let now = shared.clock.now();
             let row = snapshot.get(&shared.tables.cells, key)?.map(Row::stored);
             let Some(row) = row.filter(|row| !row.expired(now)) else { return Ok(Vec::new()) };

@@ -1,7 +1,7 @@
 //! Clearing away, in small steps between batches: expired cells, members of deleted sets, and trimmed
 //! entries. Nothing here changes what a reader sees; it only frees space.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use consort_kernel::{Kind, Timestamp};
 
@@ -24,10 +24,12 @@ pub(super) struct Backlog {
     trims: VecDeque<Trim>,
     /// No expiry stands below this row.
     expiries_from: Vec<u8>,
-    /// No grave stands below this row.
+    /// No grave stands below this row, but for those that are spared.
     graves_from: Vec<u8>,
-    /// No member of the grave it belongs to stands below this row.
-    members_from: Vec<u8>,
+    /// The grave that is being cleared, and the row below which it is clear.
+    clearing: Option<(Vec<u8>, Vec<u8>)>,
+    /// Graves of runs that are being made.
+    spared: HashSet<Vec<u8>>,
 }
 
 /// Entries of a partition (`log`) or feed, from one number up to before another.
@@ -55,6 +57,22 @@ impl Backlog {
         lower(&mut self.expiries_from, row);
     }
 
+    /// A row of graves is written for a run that is being made: it is not to be cleared yet.
+    pub(super) fn spare(&mut self, row: Vec<u8>) {
+        self.spared.insert(row);
+    }
+
+    /// The run is whole, and its grave is removed.
+    pub(super) fn keep(&mut self, row: &[u8]) {
+        self.spared.remove(row);
+    }
+
+    /// The run will not be whole.
+    pub(super) fn abandon(&mut self, row: &[u8]) {
+        self.spared.remove(row);
+        self.buries(row);
+    }
+
     /// A row of graves is written.
     pub(super) fn buries(&mut self, row: &[u8]) {
         lower(&mut self.graves_from, row);
@@ -77,8 +95,12 @@ pub(super) fn step(
 ) -> fjall::Result<bool> {
     let mut write = tables.db.batch().durability(Some(mode));
     let mut left = STEP_ROWS.max(written);
-    expired(tables, memory, &mut write, &mut left, now)?;
+    let graves = expired(tables, memory, &mut write, &mut left, now)?;
     buried(tables, &mut memory.backlog, &mut write, &mut left)?;
+    // They are not in the table yet, and clearing may have gone past them.
+    for grave in graves {
+        memory.backlog.buries(&grave);
+    }
     trimmed(tables, &mut memory.backlog, &mut write, &mut left)?;
     // Nobody waits for this to be durable. But every batch is, before the next is written: so a journal
     // that lost one in the middle is damaged, and not torn by a power loss (see super::journal).
@@ -92,11 +114,12 @@ fn expired(
     write: &mut fjall::OwnedWriteBatch,
     left: &mut usize,
     now: Timestamp,
-) -> fjall::Result<()> {
+) -> fjall::Result<Vec<[u8; 8]>> {
     let due = rows::expiry(now.0, &[0xFF]);
     let from = memory.backlog.expiries_from.clone();
+    let mut graves = Vec::new();
     if from > due {
-        return Ok(());
+        return Ok(graves);
     }
     for row in tables.expiries.range(from..=due).take(*left) {
         *left -= 1;
@@ -112,12 +135,12 @@ fn expired(
             if is_set && !held.as_set().runs.is_empty() {
                 let grave = held.as_set().generation.to_be_bytes();
                 write.insert(&tables.graves, grave, b"");
-                memory.backlog.buries(&grave);
+                graves.push(grave);
             }
             memory.cache.forget(cell);
         }
     }
-    Ok(())
+    Ok(graves)
 }
 
 fn buried(
@@ -128,23 +151,25 @@ fn buried(
 ) -> fjall::Result<()> {
     for grave in tables.graves.range(backlog.graves_from.clone()..) {
         let grave = grave.key()?;
-        let resumed = backlog.members_from.starts_with(&grave);
-        let from = if resumed { backlog.members_from.clone() } else { grave.to_vec() };
-        let members = tables.members.range(from..).take(*left);
-        for member in members {
-            let member = member.key()?;
-            if !member.starts_with(&grave) {
-                break;
-            }
-            *left -= 1;
-            backlog.members_from = member.to_vec();
-            write.remove(&tables.members, member);
+        if backlog.spared.contains(&grave[..]) {
+            continue;
         }
-        // With no row left over there may be more members: the grave stays for the next step.
+        let from = match backlog.clearing.take() {
+            Some((clearing, from)) if clearing == grave[..] => from,
+            _ => grave.to_vec(),
+        };
+        for block in tables.members.range(from..rows::behind(&grave)).take(*left) {
+            let block = block.key()?;
+            *left -= 1;
+            backlog.clearing = Some((grave.to_vec(), block.to_vec()));
+            write.remove(&tables.members, block);
+        }
+        // With no row left over there may be more blocks: the grave stays for the next step.
         if *left == 0 {
             return Ok(());
         }
         *left -= 1;
+        backlog.clearing = None;
         backlog.graves_from = grave.to_vec();
         write.remove(&tables.graves, grave);
     }
@@ -206,10 +231,14 @@ mod tests {
         /// Merges what is due.
         fn merge(&mut self) {
             while let Some(due) = self.due.pop() {
-                let merged = merger::merge(&self.tables, due).unwrap();
-                let mut batch = Batch::new(&self.tables, &mut self.memory, Timestamp(1));
-                batch.merged(merged).unwrap();
-                self.due.extend(batch.write(fjall::PersistMode::Buffer).unwrap().due);
+                let (tables, memory) = (&self.tables, &mut self.memory);
+                let mut write = |piece| {
+                    let mut batch = Batch::new(tables, memory, Timestamp(1));
+                    batch.piece(piece).unwrap();
+                    self.due.extend(batch.write(fjall::PersistMode::Buffer).unwrap().due);
+                    true
+                };
+                merger::merge(tables, due, 1_000, &mut write).unwrap();
             }
         }
 
@@ -258,10 +287,49 @@ mod tests {
         for _ in 0..8 {
             bench.commit([insert(1, 50)]);
         }
-        assert_eq!(bench.rows(), [1, 8, 0, 0]);
+        assert_eq!(bench.rows(), [1, 8, 0, 1], "the run that they become lies in a grave");
         bench.merge();
         bench.clear(1);
         assert_eq!(bench.rows(), [1, 1, 0, 0]);
+    }
+
+    #[test]
+    fn a_set_is_cleared_whole_although_runs_of_it_were_cleared_before() {
+        let mut bench = Bench::new();
+        bench.commit([insert(1, 2_000)]);
+        for _ in 0..8 {
+            bench.commit([insert(1, 50)]);
+        }
+        bench.merge();
+        bench.clear(1);
+        bench.commit([Operation::Delete(set(1))]);
+        bench.clear(1);
+        assert_eq!(bench.rows(), [0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_run_that_was_not_finished_is_cleared_away() {
+        let mut bench = Bench::new();
+        for round in 0..8 {
+            bench.commit([insert(1, 500 + round)]);
+        }
+        let due = bench.due.pop().expect("eight runs are due");
+        let mut pieces = Vec::new();
+        let mut keep = |piece| {
+            pieces.push(piece);
+            true
+        };
+        merger::merge(&bench.tables, due, 1_000, &mut keep).unwrap();
+        let first = pieces.swap_remove(0);
+        let mut batch = Batch::new(&bench.tables, &mut bench.memory, Timestamp(1));
+        batch.piece(first).unwrap();
+        batch.write(fjall::PersistMode::Buffer).unwrap();
+        bench.clear(1);
+        assert_eq!(bench.rows(), [1, 9, 0, 1], "it is spared while it is being made");
+        // As after a crash: nobody knows of it any more.
+        bench.memory = Memory::default();
+        bench.clear(1);
+        assert_eq!(bench.rows(), [1, 8, 0, 0]);
     }
 
     #[test]
@@ -274,6 +342,8 @@ mod tests {
         bench.clear(50);
         bench.commit([expire(2, 20), Operation::Delete(set(4))]);
         bench.clear(50);
+        bench.clear(50);
+        assert_eq!(bench.rows(), [2, 2, 0, 0], "the first and the third set are left");
         bench.commit([Operation::Delete(set(1))]);
         bench.clear(50);
         assert_eq!(bench.rows(), [1, 1, 0, 0], "the third set is left");

@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use super::Durability;
 use super::batch::{Batch, Memory, Written};
 use super::merger::Due;
+use super::published::Published;
 use super::queue::{Job, Queue, Taken};
 use super::sweep;
 use super::tables::{Tables, explain};
@@ -45,6 +46,7 @@ pub(super) struct Writer {
     mode: PersistMode,
     memory: Memory,
     merger: SyncSender<Due>,
+    published: Published,
 }
 
 /// Poisons the engine if the thread ends by a panic: no caller may wait for a writer that is gone.
@@ -70,12 +72,13 @@ impl Writer {
         poison: Poison,
         durability: Durability,
         merger: SyncSender<Due>,
+        published: Published,
     ) -> Self {
         let mode = match durability {
             Durability::Fsync => PersistMode::SyncData,
             Durability::Process => PersistMode::Buffer,
         };
-        Writer { tables, wakes, clock, poison, mode, memory: Memory::default(), merger }
+        Writer { tables, wakes, clock, poison, mode, memory: Memory::default(), merger, published }
     }
 
     pub(super) fn start(self, queue: Arc<Queue>) -> std::io::Result<JoinHandle<()>> {
@@ -136,6 +139,7 @@ impl Writer {
         }
         match folded.and_then(|()| batch.write(self.mode)) {
             Ok(Written { rows, due }) => {
+                self.published.publish(&self.tables);
                 for reply in replies {
                     self.confirm(reply);
                 }
@@ -160,7 +164,7 @@ impl Writer {
         if let Err(TrySendError::Full(due) | TrySendError::Disconnected(due)) =
             self.merger.try_send(due)
         {
-            self.memory.not_merging(due.generation);
+            self.memory.not_merging(&due);
         }
     }
 
@@ -210,7 +214,7 @@ fn fold(batch: &mut Batch<'_>, job: Job, replies: &mut Vec<Reply>) -> fjall::Res
             replies.push(Reply::Trim(reply));
             batch.trim(log, prefix, before)
         }
-        Job::Merged(merged) => batch.merged(merged),
+        Job::Piece(piece) => batch.piece(piece),
     }
 }
 
@@ -241,8 +245,9 @@ mod tests {
         let tables = Tables::open(folder.path()).unwrap();
         let (wakes, clock) = (Arc::default(), Arc::new(SystemClock::default()));
         let (merger, _) = std::sync::mpsc::sync_channel(1);
+        let (poison, published) = (Poison::new(), Published::new(&tables));
         let mut writer =
-            Writer::new(tables, wakes, clock, Poison::new(), Durability::Process, merger);
+            Writer::new(tables, wakes, clock, poison, Durability::Process, merger, published);
         let queue = Queue::new();
         let at = Partition::new(Name::new("busy").unwrap(), 0);
         let frame = bytes::Bytes::from(vec![0; 4 * 1024 * 1024]);

@@ -8,7 +8,11 @@ use hashbrown::HashMap;
 
 use crate::keys;
 
-/// Of one batch. It grows with the batch, which is bounded.
+/// So many groups of a view are remembered; then all are forgotten, and looked at again where they come
+/// again.
+const GROUPS_MOST: usize = 10_000;
+
+/// Of one batch.
 #[derive(Debug, Default)]
 pub(super) struct Memo {
     pub(super) views: Vec<ViewMemo>,
@@ -52,6 +56,9 @@ pub(super) struct Group {
 impl ViewMemo {
     /// The group whose key stands in `key`.
     pub(super) fn group(&mut self, start: Option<Moment>, shards: u16) -> &mut Group {
+        if self.groups.len() >= GROUPS_MOST {
+            self.groups.clear();
+        }
         self.groups.entry_ref(&self.key[..]).or_insert_with_key(|key| {
             let key = Key::from_stored(Bytes::copy_from_slice(key));
             Group {
