@@ -55,7 +55,7 @@ pub(super) async fn latencies(windows: usize) -> Result<Vec<f64>> {
             node.post(line).await?;
             posted += 1;
         }
-        let answer = influx.query("events", "SELECT value FROM users").await;
+        let answer = influx.query("events", "SELECT value FROM \"users\"").await;
         let answer: serde_json::Value = serde_json::from_str(&answer)?;
         let rows = answer["results"][0]["series"][0]["values"].as_array().cloned();
         for row in rows.unwrap_or_default() {
