@@ -27,6 +27,9 @@ const RATES: [usize; 8] = [50_000, 100_000, 150_000, 200_000, 300_000, 400_000, 
 /// Many times what anything should take.
 const WITHIN: Duration = Duration::from_secs(300);
 
+/// A start takes less than a second.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+
 /// Without a gate: all lines are there at once, and what is measured is how soon they are in the views.
 const CONFIG: &str = r#"
 [log]
@@ -54,7 +57,7 @@ pub(super) struct Node {
     _process: Process,
     address: String,
     udp: Port,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 fn program() -> Result<PathBuf> {
@@ -82,10 +85,11 @@ impl Node {
         command.args(["--engine", engine.unwrap_or(&own)]);
         let process = Process::start(&command, &folder.path().join("log"));
         let address = format!("http://127.0.0.1:{}", http.number());
-        let node = Node { _process: process, address, udp, _folder: folder };
+        let node = Node { _process: process, address, udp, folder };
         let began = Instant::now();
         while node.get("/readyz").await.is_err() {
-            ensure!(began.elapsed() < WITHIN, "the node does not become ready");
+            let said = || fs::read_to_string(node.folder.path().join("log")).unwrap_or_default();
+            ensure!(began.elapsed() < READY_WITHIN, "the node does not become ready:\n{}", said());
             sleep(Duration::from_millis(50)).await;
         }
         Ok(node)
