@@ -189,7 +189,11 @@ impl Broker {
 
     async fn await_up(&mut self) -> Started {
         let port = self.port.number();
-        await_up(&mut self.process, UP_WITHIN, async || answers(port).await.unwrap_or(false)).await
+        let tls_port = self.tls_port.as_ref().map(Port::number);
+        await_up(&mut self.process, UP_WITHIN, async || {
+            answers(port).await.unwrap_or(false) && listens(tls_port).await
+        })
+        .await
     }
 }
 
@@ -240,6 +244,14 @@ async fn answers(port: u16) -> io::Result<bool> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
     stream.write_all(b"AMQP\x00\x00\x09\x01").await?;
     Ok(stream.read_u8().await? == 1)
+}
+
+/// The broker opens its listeners one after the other: that with TLS is the later one.
+async fn listens(port: Option<u16>) -> bool {
+    match port {
+        Some(port) => TcpStream::connect(("127.0.0.1", port)).await.is_ok(),
+        None => true,
+    }
 }
 
 fn not_ours(done: &str) -> String {

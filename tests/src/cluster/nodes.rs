@@ -187,9 +187,10 @@ impl Nodes {
                 node.start_at.get_or_insert(now + START_AGAIN_AFTER);
             }
             _ => panic!(
-                "{id} ended with {code:?} while {:?}:\n{}",
+                "{id} ended with {code:?} while {:?}:\n{}\nthe servers say:\n{}",
                 node.doing,
-                tail(&node.process.output())
+                tail(&node.process.output()),
+                tail(&servers.output()),
             ),
         }
     }

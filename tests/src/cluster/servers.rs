@@ -173,10 +173,7 @@ impl Servers {
     }
 
     async fn settle(&mut self, wait: bool) {
-        let all_up = |servers: &Servers| {
-            servers.redis.is_up() && servers.rabbit.as_ref().is_none_or(Slot::is_up)
-        };
-        if !all_up(self) {
+        if self.any_down() {
             self.hurt_at = Some(Instant::now());
         }
         self.redis.tend(wait).await;
@@ -185,8 +182,25 @@ impl Servers {
         }
     }
 
-    /// Whether something was down at `moment` or later.
+    /// What the servers that should be up have printed since their start.
+    pub fn output(&self) -> String {
+        let mut said = Vec::new();
+        if let Slot::Up(redis) = &self.redis {
+            said.push(redis.output());
+        }
+        if let Some(Slot::Up(rabbit)) = &self.rabbit {
+            said.push(rabbit.output());
+        }
+        said.join("\n")
+    }
+
+    /// Whether something was down at `moment` or later. What is down now counts, although nobody has looked
+    /// since: a node may start and end between two looks.
     pub fn were_hurt_since(&self, moment: Instant) -> bool {
-        self.hurt_at.is_some_and(|hurt| hurt >= moment)
+        self.any_down() || self.hurt_at.is_some_and(|hurt| hurt >= moment)
+    }
+
+    fn any_down(&self) -> bool {
+        !self.redis.is_up() || self.rabbit.as_ref().is_some_and(|rabbit| !rabbit.is_up())
     }
 }
