@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use tokio::net::TcpStream;
 
 use super::ask;
+use super::bare::WAITS;
 use super::origin::ITEMS;
 
 /// A contestant opens its stores before it answers, on a machine that may be busy.
@@ -68,6 +69,11 @@ impl Served {
 
     pub(super) async fn bare() -> Result<Self> {
         Served::start("the bare handler", ITEMS, |listen, _| own("serve-bare", listen)).await
+    }
+
+    /// The same, where all who ask for a key wait.
+    pub(super) async fn bare_wait() -> Result<Self> {
+        Served::start("the bare handler", WAITS, |listen, _| own("serve-bare", listen)).await
     }
 
     /// A node; ready when this returns.

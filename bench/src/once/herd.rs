@@ -1,12 +1,14 @@
 //! A cold herd: so many connections ask for one key at the same moment.
+//!
+//! One thread sends all requests and then reads whatever is there, with as little work of its own as possible: it
+//! shares the machine with those whom it measures.
 
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use futures::future::try_join_all;
-use tokio::io::AsyncReadExt as _;
-use tokio::net::TcpStream;
-use tokio::net::tcp::OwnedReadHalf;
+use mio::{Events, Interest, Poll, Token};
 
 use super::contestant::Served;
 use super::{ANSWER_BYTES, ORIGIN_TAKES, ask};
@@ -14,8 +16,12 @@ use crate::measure::rank;
 
 /// Many times what a herd takes.
 const WITHIN: Duration = Duration::from_secs(60);
-/// Connections that are opened at once: fewer than any contestant lets wait to be accepted.
+/// Connections that are opened at once, and the pause after them: fewer than any contestant lets wait to be
+/// accepted.
 const OPEN_AT_ONCE: usize = 64;
+const OPEN_PAUSE: Duration = Duration::from_millis(5);
+/// From the last connection to the herd: until every contestant has accepted all of them and is at rest.
+const REST: Duration = Duration::from_millis(200);
 /// The headers of an answer are shorter than this.
 const HEAD_MOST: usize = 2_048;
 
@@ -39,53 +45,74 @@ impl Herd {
 /// Sends a herd to these servers, spread evenly.
 pub(super) async fn run(size: usize, servers: &[Served], origin: &Served) -> Result<Herd> {
     let key = ask::fresh_key();
-    let mut writers = Vec::new();
-    let mut readers = Vec::new();
-    let askers: Vec<&Served> = servers.iter().cycle().take(size).collect();
-    for some in askers.chunks(OPEN_AT_ONCE) {
-        let opened = some.iter().map(|server| TcpStream::connect(server.address));
-        for (stream, server) in try_join_all(opened).await?.into_iter().zip(some) {
-            stream.set_nodelay(true)?;
-            let (reader, writer) = stream.into_split();
-            readers.push(tokio::spawn(answered(reader)));
-            let path = server.path(&key);
-            writers.push((writer, format!("GET {path} HTTP/1.1\r\nHost: once\r\n\r\n")));
-        }
-    }
-    // Nobody is asked yet: that all are connected is no part of the times.
-    let set_off = Instant::now();
-    for (writer, request) in &writers {
-        // Nothing was sent before: a few bytes find room at once.
-        let sent = writer.try_write(request.as_bytes());
-        ensure!(
-            sent.is_ok_and(|sent| sent == request.len()),
-            "a request could not be sent at once"
-        );
-    }
-    let answers = try_join_all(readers);
-    let answers = tokio::time::timeout(WITHIN, answers).await.context("the herd is stuck")??;
-    let mut beyond = Vec::with_capacity(size);
-    for answered in answers {
-        let took = answered?.saturating_duration_since(set_off).as_secs_f64();
-        beyond.push((took - ORIGIN_TAKES.as_secs_f64()) * 1e3);
-    }
-    beyond.sort_by(f64::total_cmp);
+    let asked: Vec<_> = servers.iter().map(|server| (server.address, server.path(&key))).collect();
+    let asked: Vec<_> = asked.into_iter().cycle().take(size).collect();
+    let beyond = tokio::task::spawn_blocking(move || ask_all(&asked)).await??;
     Ok(Herd { beyond, calls: ask::calls(origin, &key).await? })
 }
 
-/// When an answer was there in full. It must be the origin's.
-async fn answered(mut reader: OwnedReadHalf) -> Result<Instant> {
-    let mut buffer = vec![0; HEAD_MOST + ANSWER_BYTES];
-    let mut filled = 0;
-    loop {
-        let read = reader.read(&mut buffer[filled..]).await?;
-        filled += read;
-        if let Some(length) = length(&buffer[..filled])?
-            && filled >= length
-        {
-            return Ok(Instant::now());
+/// One who asks.
+struct Asker {
+    stream: mio::net::TcpStream,
+    request: String,
+    answer: Vec<u8>,
+}
+
+fn ask_all(asked: &[(std::net::SocketAddr, String)]) -> Result<Vec<f64>> {
+    let mut poll = Poll::new()?;
+    let mut askers = Vec::with_capacity(asked.len());
+    for (place, (address, path)) in asked.iter().enumerate() {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        let mut stream = mio::net::TcpStream::from_std(stream);
+        poll.registry().register(&mut stream, Token(place), Interest::READABLE)?;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: once\r\n\r\n");
+        let answer = Vec::with_capacity(HEAD_MOST + ANSWER_BYTES);
+        askers.push(Asker { stream, request, answer });
+        if place % OPEN_AT_ONCE == 0 {
+            std::thread::sleep(OPEN_PAUSE);
         }
-        ensure!(read > 0, "a connection was closed before its answer had come");
+    }
+    // Nobody is asked yet: that all are connected is no part of the times.
+    std::thread::sleep(REST);
+    let set_off = Instant::now();
+    for asker in &mut askers {
+        // Nothing was sent before: a few bytes find room at once.
+        let sent = asker.stream.write(asker.request.as_bytes()).context("a request is sent")?;
+        ensure!(sent == asker.request.len(), "a request could not be sent at once");
+    }
+    let mut beyond = Vec::with_capacity(askers.len());
+    let mut events = Events::with_capacity(256);
+    while beyond.len() < askers.len() {
+        poll.poll(&mut events, Some(WITHIN))?;
+        ensure!(!events.is_empty(), "the herd is stuck: {} answers came", beyond.len());
+        for event in &events {
+            if askers[event.token().0].is_answered()? {
+                let took = set_off.elapsed().as_secs_f64() - ORIGIN_TAKES.as_secs_f64();
+                beyond.push(took * 1e3);
+            }
+        }
+    }
+    beyond.sort_by(f64::total_cmp);
+    Ok(beyond)
+}
+
+impl Asker {
+    /// Reads what is there. Whether the answer, which must be the origin's, is complete with it.
+    fn is_answered(&mut self) -> Result<bool> {
+        let mut buffer = [0; HEAD_MOST + ANSWER_BYTES];
+        loop {
+            match self.stream.read(&mut buffer) {
+                Ok(0) => bail!("a connection was closed before its answer had come"),
+                Ok(read) => self.answer.extend(&buffer[..read]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error).context("an answer is read"),
+            }
+            if length(&self.answer)?.is_some_and(|length| self.answer.len() >= length) {
+                return Ok(true);
+            }
+        }
     }
 }
 

@@ -91,6 +91,7 @@ async fn herds(rounds: usize, origin: &Served, report: &mut Report) -> Result<()
     let on_redis = Ground::Redis { url: &redis.url(), namespace: "herds" };
     let mut sides = [
         (Herds::new("Consort, embedded"), vec![Served::consort(Ground::Embedded, origin).await?]),
+        (Herds::new("bare axum handler, one wait for all"), vec![Served::bare_wait().await?]),
         (Herds::new("nginx, proxy_cache_lock"), vec![Served::nginx(origin).await?]),
         (Herds::new("Varnish"), vec![Served::varnish(origin).await?]),
         (

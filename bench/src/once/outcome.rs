@@ -58,8 +58,9 @@ pub(super) fn report(sides: &[Herds], report: &mut Report) {
     report.note(format!(
         "A cold herd: {HERD} connections, open already, ask for one key at the same moment. Times are those beyond \
          what the origin takes, from that moment on; p50 and p99 of the median of {herds} rounds, and the worst \
-         round's p99. nginx looks every 500 ms whether the one that asks has ended. Calls at the origin for each \
-         herd: {}.",
+         round's p99. The bare handler is the limit: it pauses for as long as the origin takes and then answers all, \
+         without an origin, a store or a flush. nginx looks every 500 ms whether the one that asks has ended. \
+         Calls at the origin for each herd: {}.",
         calls.join(", ")
     ));
 }
