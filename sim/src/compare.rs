@@ -66,7 +66,7 @@ fn content(store: &MemoryStore, shard: Shard, key: &Key, value: Value) -> Conten
         Value::Bytes(bytes) | Value::Min(bytes) | Value::Max(bytes) => Content::Bytes(bytes),
         Value::Last { rank, value } => Content::Ranked(rank, value),
         Value::Set(_) => Content::Members(members(store, shard, key)),
-        Value::Sketch(number) => Content::Number(number as i64),
+        Value::Distinct(number) | Value::Sketch(number) => Content::Number(number as i64),
     }
 }
 

@@ -89,7 +89,7 @@ async fn mix(
                     by: members.len() as i64,
                     on_overflow: None,
                 };
-                [add, Operation::Insert { key: key("users"), members }]
+                [add, Operation::Distinct { key: key("users"), members }]
             });
             store.commit(Shard(0), Commit::of(operations)).await?;
             Ok(ADDITIONS)

@@ -5,13 +5,13 @@ use bytes::Bytes;
 use consort_kernel::{Commit, CommitError, Expect, Key, Operation, Shard, Store, Value};
 
 /// The layout of cells, feeds and streams as this release reads and writes them.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// Why a store cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LayoutError {
     #[error(
-        "the store was made with '{stored}', and this node wants '{wanted}': the number of shards is fixed when a store is first used; set engine.shards to what it was, or use another namespace"
+        "the store was made with '{stored}', and this node wants '{wanted}': both are fixed when a store is first used; set engine.shards to what it was and use the release that made it, or use another namespace"
     )]
     Differs { stored: String, wanted: String },
     #[error("the store's layout cannot be read: {0}")]
@@ -58,7 +58,7 @@ mod tests {
         let other = MemoryStore::new(8, clock);
         other.roll_back(Shard(0), store.image(Shard(0)));
         let error = settle(&other).await.expect_err("another number").to_string();
-        assert!(error.contains("'format 1, 4 shards'"), "{error}");
-        assert!(error.contains("'format 1, 8 shards'"), "{error}");
+        assert!(error.contains("'format 2, 4 shards'"), "{error}");
+        assert!(error.contains("'format 2, 8 shards'"), "{error}");
     }
 }

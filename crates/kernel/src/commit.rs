@@ -27,16 +27,27 @@ pub enum Kind {
     Max,
     /// The value that came with the largest rank.
     Last,
-    /// Distinct members.
+    /// Distinct members, which can be listed in their order.
     Set,
+    /// How many distinct members it was shown, exactly. They are kept, but cannot be listed: an engine may
+    /// keep them without an order, which is cheaper.
+    Distinct,
     /// About how many distinct members it was shown, in bounded memory.
     Sketch,
 }
 
 impl Kind {
     /// All kinds, in the order of their codes.
-    pub const ALL: [Kind; 7] =
-        [Kind::Bytes, Kind::Counter, Kind::Min, Kind::Max, Kind::Last, Kind::Set, Kind::Sketch];
+    pub const ALL: [Kind; 8] = [
+        Kind::Bytes,
+        Kind::Counter,
+        Kind::Min,
+        Kind::Max,
+        Kind::Last,
+        Kind::Set,
+        Kind::Distinct,
+        Kind::Sketch,
+    ];
 
     /// The letter that stands for this kind in stored keys.
     pub fn code(self) -> u8 {
@@ -47,6 +58,7 @@ impl Kind {
             Kind::Max => b'a',
             Kind::Last => b'l',
             Kind::Set => b's',
+            Kind::Distinct => b'd',
             Kind::Sketch => b'k',
         }
     }
@@ -73,7 +85,7 @@ impl Cell {
     }
 }
 
-/// What a cell holds. Of sets and sketches it is the number of members; see
+/// What a cell holds. Of sets, distinct counts and sketches it is the number of members; see
 /// [`Store::members`](crate::Store::members) for the members themselves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
@@ -94,6 +106,8 @@ pub enum Value {
     },
     /// How many members the set has.
     Set(u64),
+    /// How many distinct members it was shown.
+    Distinct(u64),
     /// About how many members the sketch was shown.
     Sketch(u64),
 }
@@ -185,6 +199,13 @@ pub enum Operation {
     /// Makes these members of the set. Those that are in it already change nothing.
     Insert {
         /// The set's key.
+        key: Key,
+        /// The members.
+        members: Vec<Bytes>,
+    },
+    /// Shows these members to the distinct count. Those that it has seen change nothing.
+    Distinct {
+        /// The count's key.
         key: Key,
         /// The members.
         members: Vec<Bytes>,
@@ -354,7 +375,9 @@ impl Size {
                 self.part("a rank's bytes", rank.len(), RANK_BYTES)?;
                 self.value(value.len())
             }
-            Operation::Insert { key, members } | Operation::Sketch { key, members } => {
+            Operation::Insert { key, members }
+            | Operation::Distinct { key, members }
+            | Operation::Sketch { key, members } => {
                 self.key(key)?;
                 self.members(members)
             }

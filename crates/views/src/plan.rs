@@ -290,6 +290,7 @@ impl ViewPlan {
             Change::Max(rank) => sheet.max(shard, key.clone(), rank),
             Change::Last(rank, value) => sheet.last(shard, key.clone(), rank, value),
             Change::Insert(member) => sheet.insert_at(cell, shard, key, member),
+            Change::Distinct(member) => sheet.distinct_at(cell, shard, key, member),
             Change::Sketch(member) => sheet.sketch(shard, key.clone(), member),
         }
         Ok(())
@@ -303,6 +304,7 @@ enum Change {
     Max(Bytes),
     Last(Bytes, Bytes),
     Insert(Bytes),
+    Distinct(Bytes),
     Sketch(Bytes),
 }
 
@@ -320,9 +322,8 @@ impl Change {
             Aggregate::Min(_) => encoded(RANK_BYTES)?.map(Change::Min),
             Aggregate::Max(_) => encoded(RANK_BYTES)?.map(Change::Max),
             Aggregate::Last(_) => encoded(VALUE_BYTES)?.map(|value| Change::Last(rank(), value)),
-            Aggregate::Distinct(_) | Aggregate::Set(_) => {
-                encoded(MEMBER_BYTES)?.map(Change::Insert)
-            }
+            Aggregate::Set(_) => encoded(MEMBER_BYTES)?.map(Change::Insert),
+            Aggregate::Distinct(_) => encoded(MEMBER_BYTES)?.map(Change::Distinct),
             Aggregate::DistinctApprox(_) => encoded(MEMBER_BYTES)?.map(Change::Sketch),
         })
     }

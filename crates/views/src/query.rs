@@ -246,7 +246,7 @@ pub(crate) fn outcome(view: &View, held: Option<Held>) -> Outcome {
     let many = |many: u64| Some(Value::Int(i64::try_from(many).unwrap_or(i64::MAX)));
     Outcome::Value(match held {
         Some(Held::Counter(sum)) => Some(number(sum)),
-        Some(Held::Set(members) | Held::Sketch(members)) => many(members),
+        Some(Held::Set(members) | Held::Distinct(members) | Held::Sketch(members)) => many(members),
         Some(Held::Min(rank) | Held::Max(rank)) => stored_value(kind, rank),
         Some(Held::Last { value, .. }) => stored_value(kind, value),
         Some(Held::Bytes(_)) => None,

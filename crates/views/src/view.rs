@@ -135,7 +135,8 @@ impl Aggregate {
             Aggregate::Min(_) => CellKind::Min,
             Aggregate::Max(_) => CellKind::Max,
             Aggregate::Last(_) => CellKind::Last,
-            Aggregate::Distinct(_) | Aggregate::Set(_) => CellKind::Set,
+            Aggregate::Distinct(_) => CellKind::Distinct,
+            Aggregate::Set(_) => CellKind::Set,
             Aggregate::DistinctApprox(_) => CellKind::Sketch,
         }
     }

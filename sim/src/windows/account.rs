@@ -80,7 +80,7 @@ impl Account {
         for view in &stage.definitions.views {
             for shard in shards(world) {
                 let kind = match view.windows.as_ref().map(|windows| windows.late) {
-                    Some(Late::List) => Kind::Set,
+                    Some(Late::List) => Kind::Distinct,
                     _ => Kind::Counter,
                 };
                 let groups = Key::of([view.number.into()]);

@@ -128,17 +128,26 @@ impl Sheet {
 
     /// As [`insert`](Sheet::insert), at a spot that is only used for this cell.
     pub fn insert_at(&mut self, spot: &mut Spot, shard: Shard, key: &Key, member: Bytes) {
+        self.show_at(Kind::Set, spot, shard, key, member);
+    }
+
+    /// As [`distinct`](Sheet::distinct), at a spot that is only used for this cell.
+    pub fn distinct_at(&mut self, spot: &mut Spot, shard: Shard, key: &Key, member: Bytes) {
+        self.show_at(Kind::Distinct, spot, shard, key, member);
+    }
+
+    fn show_at(&mut self, kind: Kind, spot: &mut Spot, shard: Shard, key: &Key, member: Bytes) {
         let turn = self.turn;
         let Some(sheet) = self.sheet(shard) else { return };
-        if let Some(Operation::Insert { members, .. }) = sheet.at(turn, *spot) {
+        if let Some(members) = sheet.at(turn, *spot).and_then(members_of) {
             let size = member.len();
             members.push(member);
             sheet.grow(size);
             self.full |= sheet.is_full();
             return;
         }
-        self.insert(shard, key.clone(), member);
-        *spot = self.spot(shard, Kind::Set, key);
+        self.show(kind, shard, key.clone(), member);
+        *spot = self.spot(shard, kind, key);
     }
 
     fn spot(&self, shard: Shard, kind: Kind, key: &Key) -> Spot {
@@ -199,28 +208,34 @@ impl Sheet {
 
     /// Makes `member` one of the set.
     pub fn insert(&mut self, shard: Shard, key: Key, member: Bytes) {
-        let Some(sheet) = self.sheet(shard) else { return };
-        let size = member.len();
-        if let Some(Operation::Insert { members, .. }) = sheet.same(Kind::Set, &key) {
-            members.push(member);
-            sheet.grow(size);
-        } else {
-            let insert = Operation::Insert { key: key.clone(), members: vec![member] };
-            sheet.push_on(Kind::Set, key, insert);
-        }
-        self.weigh(shard);
+        self.show(Kind::Set, shard, key, member);
+    }
+
+    /// Shows `member` to the distinct count.
+    pub fn distinct(&mut self, shard: Shard, key: Key, member: Bytes) {
+        self.show(Kind::Distinct, shard, key, member);
     }
 
     /// Shows `member` to the sketch.
     pub fn sketch(&mut self, shard: Shard, key: Key, member: Bytes) {
+        self.show(Kind::Sketch, shard, key, member);
+    }
+
+    /// Shows `member` to a cell of a kind that counts members.
+    fn show(&mut self, kind: Kind, shard: Shard, key: Key, member: Bytes) {
         let Some(sheet) = self.sheet(shard) else { return };
         let size = member.len();
-        if let Some(Operation::Sketch { members, .. }) = sheet.same(Kind::Sketch, &key) {
+        if let Some(members) = sheet.same(kind, &key).and_then(members_of) {
             members.push(member);
             sheet.grow(size);
         } else {
-            let show = Operation::Sketch { key: key.clone(), members: vec![member] };
-            sheet.push_on(Kind::Sketch, key, show);
+            let (at, members) = (key.clone(), vec![member]);
+            let first = match kind {
+                Kind::Distinct => Operation::Distinct { key, members },
+                Kind::Sketch => Operation::Sketch { key, members },
+                _ => Operation::Insert { key, members },
+            };
+            sheet.push_on(kind, at, first);
         }
         self.weigh(shard);
     }
@@ -301,6 +316,16 @@ impl Sheet {
     }
 }
 
+/// The members that an operation shows to its cell.
+fn members_of(operation: &mut Operation) -> Option<&mut Vec<Bytes>> {
+    match operation {
+        Operation::Insert { members, .. }
+        | Operation::Distinct { members, .. }
+        | Operation::Sketch { members, .. } => Some(members),
+        _ => None,
+    }
+}
+
 impl ShardSheet {
     fn is_full(&self) -> bool {
         self.steps >= FULL_STEPS || self.bytes >= FULL_BYTES
@@ -327,9 +352,9 @@ impl ShardSheet {
         let size = match &operation {
             Operation::Put { value, .. } | Operation::Last { value, .. } => value.len(),
             Operation::Append(note) => note.entry.len(),
-            Operation::Insert { members, .. } | Operation::Sketch { members, .. } => {
-                members.iter().map(Bytes::len).sum()
-            }
+            Operation::Insert { members, .. }
+            | Operation::Distinct { members, .. }
+            | Operation::Sketch { members, .. } => members.iter().map(Bytes::len).sum(),
             _ => 0,
         };
         // A key has at most a kilobyte and mostly some tens of bytes.

@@ -228,12 +228,15 @@ impl<'a> Batch<'a> {
                 }
             }
             Operation::Insert { key, members } if !members.is_empty() => {
-                self.insert(shard, key, members)?;
+                self.insert(shard, Kind::Set, key, members)?;
+            }
+            Operation::Distinct { key, members } if !members.is_empty() => {
+                self.insert(shard, Kind::Distinct, key, members)?;
             }
             Operation::Sketch { key, members } if !members.is_empty() => {
                 self.sketch(shard, key, members)?;
             }
-            Operation::Insert { .. } | Operation::Sketch { .. } => {}
+            Operation::Insert { .. } | Operation::Distinct { .. } | Operation::Sketch { .. } => {}
             Operation::Expire { cell, at } => self.expire(shard, cell, *at)?,
             Operation::Append(note) => self.note(shard, note)?,
         }
@@ -252,7 +255,7 @@ impl<'a> Batch<'a> {
 
     /// Notes that a set's members are no longer needed.
     fn bury(&mut self, kind: Kind, row: &Row) {
-        if kind == Kind::Set && !row.as_set().runs.is_empty() {
+        if rows::has_members(kind) && !row.as_set().runs.is_empty() {
             let generation = row.as_set().generation;
             self.memory.merging.remove(&generation);
             self.dig(&generation.to_be_bytes());
@@ -303,12 +306,18 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    fn insert(&mut self, shard: Shard, key: &Key, members: &[Bytes]) -> fjall::Result<()> {
-        let key = rows::cell_row(shard, Kind::Set, key.as_bytes());
+    fn insert(
+        &mut self,
+        shard: Shard,
+        kind: Kind,
+        key: &Key,
+        members: &[Bytes],
+    ) -> fjall::Result<()> {
+        let key = rows::cell_row(shard, kind, key.as_bytes());
         let held = self.row(&key)?;
         if held.is_none() {
             // An expired set may still have runs: they are buried, and the new one starts apart.
-            self.delete(key.clone(), Kind::Set)?;
+            self.delete(key.clone(), kind)?;
         }
         let expires = held.as_ref().and_then(Row::expires);
         let mut set = held.as_ref().map(Row::as_set).unwrap_or_default();

@@ -76,7 +76,7 @@ impl Row {
         rest.split_at_checked(usize::from(length)).unwrap_or_default()
     }
 
-    /// What a reader is given; `None` for a set, which has to be counted.
+    /// What a reader is given; `None` for members, which have to be counted.
     pub(super) fn value(&self, kind: Kind) -> Option<Value> {
         let contents = || Bytes::copy_from_slice(self.contents());
         Some(match kind {
@@ -91,7 +91,7 @@ impl Row {
                     value: Bytes::copy_from_slice(value),
                 }
             }
-            Kind::Set => return None,
+            Kind::Set | Kind::Distinct => return None,
             Kind::Sketch => {
                 Value::Sketch(Sketch::decode(self.contents()).unwrap_or_default().estimate())
             }

@@ -63,6 +63,11 @@ pub(super) fn entry_parts(value: &Bytes) -> Option<(&[u8], Bytes)> {
 /// Bytes before a cell's key.
 pub(super) const KIND_BYTES: usize = 3;
 
+/// Whether cells of this kind have members, in their row and in runs.
+pub(super) fn has_members(kind: Kind) -> bool {
+    matches!(kind, Kind::Set | Kind::Distinct)
+}
+
 /// A cell's row.
 pub(super) fn cell(shard: Shard, cell: &Cell) -> Vec<u8> {
     cell_row(shard, cell.kind, cell.key.as_bytes())

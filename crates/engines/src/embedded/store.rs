@@ -65,7 +65,11 @@ impl Shared {
             return Ok((value, 0));
         }
         let counted = self.counts.of(&self.tables, snapshot, row.contents())?;
-        Ok((Value::Set(counted.members), counted.bytes))
+        let value = match kind {
+            Kind::Distinct => Value::Distinct(counted.members),
+            _ => Value::Set(counted.members),
+        };
+        Ok((value, counted.bytes))
     }
 }
 

@@ -131,8 +131,9 @@ fn expired(
         let Some(held) = tables.cells.get(cell)?.map(Row::stored) else { continue };
         if held.expired(now) {
             write.remove(&tables.cells, cell);
-            let is_set = cell.get(rows::KIND_BYTES - 1) == Some(&Kind::Set.code());
-            if is_set && !held.as_set().runs.is_empty() {
+            let code = cell.get(rows::KIND_BYTES - 1).copied();
+            let kind = code.and_then(Kind::from_code);
+            if kind.is_some_and(rows::has_members) && !held.as_set().runs.is_empty() {
                 let grave = held.as_set().generation.to_be_bytes();
                 write.insert(&tables.graves, grave, b"");
                 graves.push(grave);
@@ -279,6 +280,26 @@ mod tests {
         bench.commit([Operation::Delete(set(1))]);
         assert_eq!(bench.clear(1), 4);
         assert_eq!(bench.rows(), [1, 1, 0, 0]);
+    }
+
+    #[test]
+    fn what_a_distinct_count_has_seen_is_cleared_away_with_it() {
+        let mut bench = Bench::new();
+        let cell = |number| Cell::new(Kind::Distinct, key(number));
+        let show = |number| match insert(number, 2_000) {
+            Operation::Insert { key, members } => Operation::Distinct { key, members },
+            other => other,
+        };
+        let expire = Operation::Expire { cell: cell(2), at: Some(Timestamp(10)) };
+        bench.commit([show(1), show(2), expire]);
+        let [cells, members, expiries, graves] = bench.rows();
+        assert_eq!([cells, expiries, graves], [2, 1, 0]);
+        assert!(members > 0, "too few to lie in blocks");
+        bench.commit([Operation::Delete(cell(1))]);
+        // What expires in one sweep is buried, and cleared in the next.
+        bench.clear(20);
+        bench.clear(20);
+        assert_eq!(bench.rows(), [0, 0, 0, 0]);
     }
 
     #[test]

@@ -111,6 +111,7 @@ impl Arguments {
                 self.cell('L', place, key.to_bytes(), [rank.clone(), value.clone()]);
             }
             Operation::Insert { key, members } => self.members('S', key.to_bytes(), members),
+            Operation::Distinct { key, members } => self.members('U', key.to_bytes(), members),
             Operation::Sketch { key, members } => self.members('K', key.to_bytes(), members),
             Operation::Delete(cell) => {
                 self.whole('D', 1, [kind(cell.kind), cell.key.to_bytes()]);

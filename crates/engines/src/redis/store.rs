@@ -225,6 +225,7 @@ fn value(kind: Kind, answer: Answer) -> Option<Option<Value>> {
             Value::Last { rank: rest.slice(..length), value: rest.slice(length..) }
         }
         Kind::Set => Value::Set(number()?.parse().ok()?),
+        Kind::Distinct => Value::Distinct(number()?.parse().ok()?),
         Kind::Sketch => Value::Sketch(number()?.parse().ok()?),
     }))
 }

@@ -110,6 +110,7 @@ macro_rules! store_suite {
             extremes_are_decided_by_rank_whoever_writes_first
             sets_hold_each_member_once_in_order
             a_set_keeps_its_members_as_it_grows
+            a_distinct_count_counts_each_member_once
             sketches_estimate
             cells_expire_by_the_stores_clock
             a_put_clears_the_expiry

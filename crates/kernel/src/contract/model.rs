@@ -22,7 +22,8 @@ const SEED: &str = "CONSORT_TESTBED_SEED";
 const STEPS: usize = 400;
 const SHARDS: u16 = 2;
 const FEEDS: [&str; 2] = ["left", "right"];
-const EXACT: [Kind; 6] = [Kind::Bytes, Kind::Counter, Kind::Min, Kind::Max, Kind::Last, Kind::Set];
+const EXACT: [Kind; 7] =
+    [Kind::Bytes, Kind::Counter, Kind::Min, Kind::Max, Kind::Last, Kind::Set, Kind::Distinct];
 
 pub async fn the_engine_agrees_with_the_model(harness: &dyn StoreHarness) {
     let given = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok());
@@ -134,7 +135,7 @@ impl Random {
 
     fn operation(&mut self) -> Operation {
         let key = self.key();
-        match self.0.random_range(0..12) {
+        match self.0.random_range(0..13) {
             0 | 1 => Operation::Put { key, value: self.member() },
             2 => Operation::Delete(self.cell()),
             3..=5 => {
@@ -149,6 +150,10 @@ impl Random {
                 Operation::Insert { key, members: (0..count).map(|_| self.member()).collect() }
             }
             10 => {
+                let count = self.0.random_range(0..6);
+                Operation::Distinct { key, members: (0..count).map(|_| self.member()).collect() }
+            }
+            11 => {
                 let ends = [None, Some(Timestamp(1)), Some(Timestamp(4_000_000_000_000))];
                 Operation::Expire { cell: self.cell(), at: ends[self.0.random_range(0..3usize)] }
             }

@@ -131,6 +131,7 @@ pub async fn kinds_are_apart(harness: &dyn StoreHarness) {
             Operation::Max { key: k(), rank: rank() },
             Operation::Last { key: k(), rank: rank(), value: Bytes::from_static(b"v") },
             Operation::Insert { key: k(), members: members() },
+            Operation::Distinct { key: k(), members: members() },
             Operation::Sketch { key: k(), members: members() },
         ],
     )
@@ -142,6 +143,7 @@ pub async fn kinds_are_apart(harness: &dyn StoreHarness) {
         Value::Max(rank()),
         Value::Last { rank: rank(), value: Bytes::from_static(b"v") },
         Value::Set(2),
+        Value::Distinct(2),
         Value::Sketch(2),
     ];
     for (kind, value) in Kind::ALL.into_iter().zip(values.clone()) {

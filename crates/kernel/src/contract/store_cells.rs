@@ -7,6 +7,7 @@ use futures::future::join_all;
 
 use super::cells::{SHARD, add, bytes, commit, counter, get, key, put, scan};
 use super::{StoreHarness, eventually, name};
+use crate::limits::COMMIT_STEPS;
 use crate::{
     Cell, Commit, Committed, Cursor, Expect, Key, Kind, Most, Note, Operation, Timestamp, Value,
 };
@@ -131,6 +132,36 @@ pub async fn sets_hold_each_member_once_in_order(harness: &dyn StoreHarness) {
     assert_eq!(store.cardinality(SHARD, &k).await, Ok(1));
 }
 
+pub async fn a_distinct_count_counts_each_member_once(harness: &dyn StoreHarness) {
+    let store = harness.store();
+    let k = key("users");
+    let show = |members: Vec<Bytes>| Operation::Distinct { key: key("users"), members };
+    let count = || get(&store, Kind::Distinct, &k);
+    commit(&store, [show(vec![])]).await;
+    assert_eq!(count().await, None);
+    let mut seen = std::collections::BTreeSet::new();
+    for n in 0..200u32 {
+        // More of them each time, out of order, of different lengths, and some again.
+        let member = |m: u32| Bytes::from(vec![m as u8; (m % 7) as usize]);
+        let members: Vec<Bytes> = (0..=n).map(|m| member((n * m).wrapping_mul(37))).collect();
+        seen.extend(members.clone());
+        commit(&store, [show(members)]).await;
+        assert_eq!(count().await, Some(Value::Distinct(seen.len() as u64)));
+    }
+    // The set under the same key is another cell.
+    assert_eq!(store.members(SHARD, &k, None, 10).await, Ok(vec![]));
+    assert_eq!(store.cardinality(SHARD, &k).await, Ok(0));
+    let gone = || Operation::Delete(Cell::new(Kind::Distinct, key("users")));
+    commit(&store, [gone(), show(vec![Bytes::from_static(b"m")])]).await;
+    assert_eq!(count().await, Some(Value::Distinct(1)));
+    commit(&store, [gone()]).await;
+    assert_eq!(count().await, None);
+    // As many as a commit takes, which may be more than an engine takes at once.
+    let many = (0..COMMIT_STEPS as u32).map(|n| Bytes::from(n.to_be_bytes().to_vec()));
+    commit(&store, [show(many.collect())]).await;
+    assert_eq!(count().await, Some(Value::Distinct(COMMIT_STEPS as u64)));
+}
+
 /// An engine may keep small sets in another way than large ones.
 pub async fn a_set_keeps_its_members_as_it_grows(harness: &dyn StoreHarness) {
     let store = harness.store();
@@ -184,6 +215,7 @@ pub async fn cells_expire_by_the_stores_clock(harness: &dyn StoreHarness) {
             Operation::Max { key: key(k), rank: rank.clone() },
             Operation::Last { key: key(k), rank: rank.clone(), value: Bytes::new() },
             Operation::Insert { key: key(k), members: members.clone() },
+            Operation::Distinct { key: key(k), members: members.clone() },
             Operation::Sketch { key: key(k), members: members.clone() },
         ]
     };

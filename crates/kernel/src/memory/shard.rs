@@ -24,6 +24,7 @@ enum Held {
     Max(Bytes),
     Last { rank: Bytes, value: Bytes },
     Set(BTreeSet<Bytes>),
+    Distinct(BTreeSet<Bytes>),
     Sketch(Box<Sketch>),
 }
 
@@ -36,6 +37,7 @@ impl Held {
             Held::Max(rank) => Value::Max(rank.clone()),
             Held::Last { rank, value } => Value::Last { rank: rank.clone(), value: value.clone() },
             Held::Set(members) => Value::Set(members.len() as u64),
+            Held::Distinct(members) => Value::Distinct(members.len() as u64),
             Held::Sketch(sketch) => Value::Sketch(sketch.estimate()),
         }
     }
@@ -224,6 +226,13 @@ impl MemoryShard {
                     held.extend(members.iter().cloned());
                 }
             }
+            Operation::Distinct { key, members } if !members.is_empty() => {
+                if let Held::Distinct(held) =
+                    self.slot(Kind::Distinct, key, now, Held::Distinct(BTreeSet::new()))
+                {
+                    held.extend(members.iter().cloned());
+                }
+            }
             Operation::Sketch { key, members } if !members.is_empty() => {
                 if let Held::Sketch(held) =
                     self.slot(Kind::Sketch, key, now, Held::Sketch(Box::default()))
@@ -233,7 +242,7 @@ impl MemoryShard {
                     }
                 }
             }
-            Operation::Insert { .. } | Operation::Sketch { .. } => {}
+            Operation::Insert { .. } | Operation::Distinct { .. } | Operation::Sketch { .. } => {}
             Operation::Expire { cell, at } => self.expire(cell, *at, now),
             Operation::Append(note) => self.append(note),
         }

@@ -175,23 +175,23 @@ end
 local function insert(count)
   local key = take()
   freshen('s', key)
+  -- A number would be printed anew for each member.
   local members = {}
   for n = 1, count do
-    members[2 * n - 1], members[2 * n] = 0, take()
+    members[2 * n - 1], members[2 * n] = '0', ARGV[at + n]
   end
+  at = at + count
   redis.call('ZADD', root .. ':s:' .. key, unpack(members))
   index('s', { 0, key })
 end
 
-local function sketch(count)
+-- Shows the members, as they are among the arguments, to a distinct count or a sketch.
+local function show(command, kind, count)
   local key = take()
-  freshen('k', key)
-  local members = {}
-  for n = 1, count do
-    members[n] = take()
-  end
-  redis.call('PFADD', root .. ':k:' .. key, unpack(members))
-  index('k', { 0, key })
+  freshen(kind, key)
+  redis.call(command, root .. ':' .. kind .. ':' .. key, unpack(ARGV, at + 1, at + count))
+  at = at + count
+  index(kind, { 0, key })
 end
 
 local function delete(count)
@@ -234,7 +234,8 @@ for _ = 1, tonumber(take()) do
   elseif letter == 'X' then extreme('a', count)
   elseif letter == 'L' then last(count)
   elseif letter == 'S' then insert(count)
-  elseif letter == 'K' then sketch(count)
+  elseif letter == 'U' then show('SADD', 'd', count)
+  elseif letter == 'K' then show('PFADD', 'k', count)
   elseif letter == 'D' then delete(count)
   elseif letter == 'E' then expire(count)
   elseif letter == 'F' then feed(count)

@@ -3,6 +3,7 @@
 --
 --   root:b root:c root:i root:a root:l   hashes: bytes, counters, min, max, last (key -> contents)
 --   root:s:KEY                           a set's members: a sorted set, all with score 0
+--   root:d:KEY                           what a distinct count has seen: a set
 --   root:k:KEY                           a sketch: a HyperLogLog
 --   root:xb root:xc ...                  for each kind the index of its keys: sorted by bytes
 --   root:e                               when cells expire: kind and key, by time
@@ -15,8 +16,11 @@ local PURGE = 128
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
+-- How the members of a kind are counted.
+local COUNTED = { s = 'ZCARD', d = 'SCARD', k = 'PFCOUNT' }
+
 local function is_hash(kind)
-  return kind ~= 's' and kind ~= 'k'
+  return kind ~= 's' and kind ~= 'd' and kind ~= 'k'
 end
 
 local function remove(kind, key)
@@ -58,5 +62,5 @@ local function held(kind, key)
   if redis.call('EXISTS', name) == 0 then
     return false
   end
-  return tostring(redis.call(kind == 's' and 'ZCARD' or 'PFCOUNT', name))
+  return tostring(redis.call(COUNTED[kind], name))
 end
