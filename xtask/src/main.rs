@@ -7,7 +7,10 @@ mod servers;
 mod shell;
 mod test;
 
-use anyhow::Result;
+use std::path::PathBuf;
+use std::process;
+
+use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 
 use shell::cargo;
@@ -54,21 +57,21 @@ fn main() -> Result<()> {
         Command::Test => test::run(),
         Command::Bench { what, quick } => {
             install::servers()?;
-            if what == "lifts" {
-                install::load()?;
-                // It is measured as the program that users start.
-                shell::run(&mut cargo(&["build", "--release", "--package", "consort"]))?;
+            match what.as_str() {
+                "lifts" => install::load()?,
+                "events" => install::peers()?,
+                "once" => {
+                    install::load()?;
+                    install::caches()?;
+                }
+                _ => {}
             }
-            if what == "events" {
-                install::peers()?;
-                shell::run(&mut cargo(&["build", "--release", "--package", "consort"]))?;
-            }
-            if what == "once" {
-                install::load()?;
-                install::caches()?;
-                shell::run(&mut cargo(&["build", "--release", "--package", "consort"]))?;
-            }
-            let mut bench = cargo(&["run", "--release", "--package", "consort-bench", "--", &what]);
+            // Consort is measured as the program that users start. Both in one go: built one after the other
+            // they want their dependencies with other features, and each build throws away the other's.
+            let both = ["build", "--release", "--package", "consort", "--package", "consort-bench"];
+            shell::run(&mut cargo(&both))?;
+            let mut bench = process::Command::new(released("consort-bench")?);
+            bench.arg(&what);
             if quick {
                 bench.arg("--quick");
             }
@@ -86,4 +89,11 @@ fn main() -> Result<()> {
             shell::run(&mut sim)
         }
     }
+}
+
+/// A program of the release build, which lies beside the build of this one.
+fn released(name: &str) -> Result<PathBuf> {
+    let own = std::env::current_exe()?;
+    let builds = own.ancestors().nth(2).context("this program lies in a target folder")?;
+    Ok(builds.join("release").join(name))
 }

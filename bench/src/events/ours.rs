@@ -142,14 +142,35 @@ impl Node {
     }
 
     async fn applied(&self, wanted: u64, began: Instant) -> Result<()> {
-        for view in ["unique_user_event", "cumulative_user_event"] {
-            let name = format!("consort_view_events{{view=\"{view}\",outcome=\"applied\"}}");
-            while self.figure(&name).await? < wanted {
-                ensure!(began.elapsed() < WITHIN, "{view} does not catch up");
-                sleep(Duration::from_millis(20)).await;
-            }
+        while !self.has_applied(wanted).await? {
+            ensure!(began.elapsed() < WITHIN, "the views do not catch up");
+            sleep(Duration::from_millis(20)).await;
         }
         Ok(())
+    }
+
+    /// Whether both views have so many lines.
+    async fn has_applied(&self, wanted: u64) -> Result<bool> {
+        for view in ["unique_user_event", "cumulative_user_event"] {
+            let name = format!("consort_view_events{{view=\"{view}\",outcome=\"applied\"}}");
+            if self.figure(&name).await? < wanted {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// As [`applied`](Node::applied), or until something is known to be dropped: the kernel tells of what it
+    /// dropped with a later datagram. Whether all came through.
+    async fn came_through(&self, wanted: u64, began: Instant) -> Result<bool> {
+        while !self.has_applied(wanted).await? {
+            if self.dropped().await? > 0 {
+                return Ok(false);
+            }
+            ensure!(began.elapsed() < WITHIN, "the views do not catch up, and nothing was dropped");
+            sleep(Duration::from_millis(20)).await;
+        }
+        Ok(true)
     }
 
     async fn dropped(&self) -> Result<u64> {
@@ -170,11 +191,9 @@ pub(super) async fn highest_rate(lines: &Lines, seconds: u64) -> Result<f64> {
         let sent = tokio::task::spawn_blocking(move || send(&text, wanted, rate, to));
         let (sent, took) = sent.await??;
         let began = Instant::now();
-        sleep(Duration::from_millis(300)).await;
-        if node.dropped().await? > 0 {
+        if !node.came_through(sent as u64, began).await? {
             break;
         }
-        node.applied(sent as u64, began).await?;
         best = sent as f64 / (took + began.elapsed().as_secs_f64());
     }
     if best == 0.0 {
