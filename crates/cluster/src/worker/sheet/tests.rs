@@ -1,0 +1,160 @@
+//! What becomes of updates that are written on a sheet.
+
+use super::*;
+
+const A: Shard = Shard(0);
+const B: Shard = Shard(1);
+
+fn key(text: &str) -> Key {
+    Key::from([text])
+}
+
+fn at(offset: u64) -> Position {
+    Position { era: 0, offset, record: 0 }
+}
+
+fn sheet() -> Sheet {
+    Sheet::new(BTreeMap::new(), HashMap::new())
+}
+
+#[test]
+fn operations_on_one_cell_become_one() {
+    let mut sheet = sheet();
+    let bytes = |text: &'static str| Bytes::from_static(text.as_bytes());
+    for (by, text) in [(1, "b"), (2, "a"), (4, "c")] {
+        sheet.add(A, key("n"), by, None);
+        sheet.min(A, key("n"), bytes(text));
+        sheet.max(A, key("n"), bytes(text));
+        sheet.last(A, key("n"), bytes(text), bytes(text));
+        sheet.insert(A, key("n"), bytes(text));
+        sheet.distinct(A, key("n"), bytes(text));
+        sheet.sketch(A, key("n"), bytes(text));
+    }
+    let taken = sheet.take(at(1));
+    let key = key("n");
+    let members = vec![bytes("b"), bytes("a"), bytes("c")];
+    let expected = [
+        Operation::Add { key: key.clone(), by: 7, on_overflow: None },
+        Operation::Min { key: key.clone(), rank: bytes("a") },
+        Operation::Max { key: key.clone(), rank: bytes("c") },
+        Operation::Last { key: key.clone(), rank: bytes("c"), value: bytes("c") },
+        Operation::Insert { key: key.clone(), members: members.clone() },
+        Operation::Distinct { key: key.clone(), members: members.clone() },
+        Operation::Sketch { key, members },
+    ];
+    assert_eq!(taken[&A].operations, expected);
+}
+
+#[test]
+fn a_spot_adds_to_the_same_operation_until_it_is_taken() {
+    let mut sheet = sheet();
+    let (mut number, mut set, mut count) = (Spot::default(), Spot::default(), Spot::default());
+    for round in 0..2 {
+        for text in ["a", "b"] {
+            sheet.add_at(&mut number, A, &key("n"), 1, || None);
+            sheet.insert_at(&mut set, A, &key("n"), text.into());
+            sheet.distinct_at(&mut count, A, &key("n"), text.into());
+        }
+        sheet.add(A, key("n"), 5, None);
+        let members = || ["a", "b"].map(Bytes::from).to_vec();
+        let expected = [
+            Operation::Add { key: key("n"), by: 7, on_overflow: None },
+            Operation::Insert { key: key("n"), members: members() },
+            Operation::Distinct { key: key("n"), members: members() },
+        ];
+        assert_eq!(sheet.take(at(round))[&A].operations, expected);
+    }
+}
+
+#[test]
+fn a_spot_does_not_reach_over_a_deletion_nor_below_a_mark() {
+    let mut sheet = Sheet::new(BTreeMap::from([(A, at(5))]), HashMap::new());
+    let mut spot = Spot::default();
+    sheet.add_at(&mut spot, A, &key("n"), 1, || None);
+    assert!(!sheet.takes(A));
+    sheet.turn_to(at(5));
+    assert!(sheet.takes(A));
+    sheet.add_at(&mut spot, A, &key("n"), 2, || None);
+    sheet.delete(A, Cell::new(Kind::Counter, key("n")));
+    sheet.add_at(&mut spot, A, &key("n"), 4, || None);
+    sheet.add_at(&mut spot, A, &key("n"), i64::MAX, || None);
+    let sums: Vec<_> = sheet.take(at(6))[&A]
+        .operations
+        .iter()
+        .filter_map(|operation| match operation {
+            Operation::Add { by, .. } => Some(*by),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(sums, [2, 4, i64::MAX]);
+}
+
+#[test]
+fn what_follows_a_deletion_stays_behind_it() {
+    let mut sheet = sheet();
+    sheet.add(A, key("n"), 1, None);
+    sheet.delete(A, Cell::new(Kind::Counter, key("n")));
+    sheet.add(A, key("n"), 2, None);
+    assert_eq!(sheet.take(at(1))[&A].operations.len(), 3);
+}
+
+#[test]
+fn sums_that_would_overflow_are_not_merged() {
+    let mut sheet = sheet();
+    sheet.add(A, key("n"), i64::MAX, None);
+    sheet.add(A, key("n"), 1, None);
+    sheet.add(A, key("n"), 2, None);
+    assert_eq!(sheet.take(at(1))[&A].operations.len(), 2);
+}
+
+#[test]
+fn a_shard_past_the_record_is_left_alone() {
+    let mut sheet = Sheet::new(BTreeMap::from([(A, at(5))]), HashMap::new());
+    for offset in 3..7 {
+        sheet.turn_to(at(offset));
+        sheet.add(A, key("n"), 1, None);
+        sheet.add(B, key("n"), 1, None);
+    }
+    let taken = sheet.take(at(7));
+    let sum = |shard| match &taken[&shard].operations[..] {
+        [Operation::Add { by, .. }] => *by,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((sum(A), sum(B)), (2, 4));
+}
+
+#[test]
+fn a_cell_is_expected_once_and_read_through_what_was_planned() {
+    let old = Some(Bytes::from_static(b"old"));
+    let cells = HashMap::from([((A, key("c")), old.clone()), ((B, key("c")), None)]);
+    let mut sheet = Sheet::new(BTreeMap::from([(B, at(9))]), cells);
+    assert_eq!(sheet.read(A, &key("c")), old);
+    assert_eq!(sheet.read(A, &key("c")), old);
+    sheet.put(A, key("c"), Bytes::from_static(b"new"));
+    assert_eq!(sheet.read(A, &key("c")).as_deref(), Some(&b"new"[..]));
+    assert_eq!(sheet.read(B, &key("c")), None);
+    let taken = sheet.take(at(1));
+    assert_eq!(taken[&A].expects, [Expect::Bytes(key("c"), old)]);
+    assert!(!taken.contains_key(&B));
+    // A later commit expects what the earlier one left.
+    sheet.turn_to(at(2));
+    sheet.read(A, &key("c"));
+    let new = Some(Bytes::from_static(b"new"));
+    assert_eq!(sheet.take(at(3))[&A].expects, [Expect::Bytes(key("c"), new)]);
+}
+
+#[test]
+fn a_sheet_is_full_before_a_commit_is_refused() {
+    let mut sheet = sheet();
+    let mut members = 0u32;
+    while !sheet.is_full() {
+        sheet.insert(A, key("s"), Bytes::copy_from_slice(&members.to_be_bytes()));
+        members += 1;
+    }
+    assert_eq!(members as usize, FULL_STEPS);
+    sheet.take(at(1));
+    assert!(!sheet.is_full());
+    sheet.turn_to(at(1));
+    sheet.put(A, key("v"), vec![0; FULL_BYTES].into());
+    assert!(sheet.is_full());
+}
