@@ -1,164 +1,16 @@
 //! The worker on the memory engine: one partition, one owner at a time, and what it must never get wrong.
 
+mod bed;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use consort_kernel::memory::{MemoryLog, MemoryStore};
-use consort_kernel::{
-    AppendError, Cell, Commit, Cursor, Frame, FrameKind, Key, Kind, Log, ManualClock, Most,
-    Operation, Partition, Producer, SeededEntropy, Shard, Store, Timestamp, Value, memory,
-    shard_of,
-};
+use consort_kernel::{Commit, Key, Log, Operation, Shard, Store, Timestamp, shard_of};
 
 use super::*;
 use crate::role::Role;
-use crate::runtime::{Task, TokioRuntime};
-use crate::tenure::{Gauge, TenureControl};
-
-const SHARDS: u16 = 4;
-
-/// Counts records by their text, and keeps `id=…` apart.
-#[derive(Debug)]
-struct Tally {
-    ids: bool,
-    tick: Option<Duration>,
-    awaited: bool,
-}
-
-impl Plan for Tally {
-    fn apply(&self, record: &Record<'_>, _: &mut Memory, sheet: &mut Sheet) {
-        let key = Key::of(["count".into(), (&record.bytes[..]).into()]);
-        sheet.add(shard_of(&key, SHARDS), key, 1, None);
-    }
-
-    fn ids_for(&self) -> Option<Duration> {
-        self.ids.then_some(Duration::from_secs(60))
-    }
-
-    fn id(&self, record: &Record<'_>) -> Option<Bytes> {
-        Some(record.bytes.clone())
-    }
-
-    fn tick_after(&self) -> Option<Duration> {
-        self.tick
-    }
-
-    fn awaited(&self) -> Option<(Shard, Key)> {
-        self.awaited.then(awaited)
-    }
-}
-
-/// Where the tests say how far the watermark is awaited.
-fn awaited() -> (Shard, Key) {
-    (Shard(0), Key::from(["awaited"]))
-}
-
-struct Bed {
-    log: Arc<MemoryLog>,
-    store: Arc<MemoryStore>,
-    clock: Arc<ManualClock>,
-    partition: Partition,
-    plan: Arc<Tally>,
-}
-
-struct Running {
-    control: TenureControl,
-    task: Task<Ended>,
-}
-
-impl Bed {
-    fn new() -> Self {
-        let clock = Arc::new(ManualClock::at(Timestamp(1_000_000)));
-        let (log, store) = memory::open(SHARDS, clock.clone());
-        let partition = Partition::new("s".parse().unwrap(), 0);
-        let plan = Arc::new(Tally { ids: false, tick: None, awaited: false });
-        Bed { log: Arc::new(log), store: Arc::new(store), clock, partition, plan }
-    }
-
-    fn start(&self) -> Running {
-        self.start_on(self.log.clone())
-    }
-
-    fn start_on(&self, log: Arc<dyn Log>) -> Running {
-        let options = self.options(log);
-        let runtime = Arc::clone(&options.runtime);
-        let (tenure, control) = Tenure::new(Role::new("worker", "s/0"), 1);
-        Running { control, task: Task::spawn(&*runtime, "worker", run(options, tenure)) }
-    }
-
-    fn options(&self, log: Arc<dyn Log>) -> Options {
-        let runtime: Arc<dyn Runtime> = TokioRuntime::current();
-        let store: Arc<dyn Store> = self.store.clone();
-        let entropy: Arc<dyn Entropy> = Arc::new(SeededEntropy::new(7));
-        let give_up = Duration::from_secs(1);
-        let appender =
-            Appender::new(log.clone(), store.clone(), runtime.clone(), entropy.clone(), give_up);
-        Options {
-            log,
-            store,
-            runtime,
-            entropy,
-            partition: self.partition.clone(),
-            pipeline: "all".parse().unwrap(),
-            plan: self.plan.clone(),
-            appender: Arc::new(appender),
-            batch: Most::entries(3),
-            linger: Duration::ZERO,
-            yield_after: Duration::from_secs(10),
-        }
-    }
-
-    async fn append(&self, producer: u64, sequence: u64, records: &[&'static str]) {
-        let frame = Frame {
-            kind: FrameKind::Events,
-            producer: Producer(producer),
-            sequence,
-            time: self.store.now().await.unwrap(),
-            records: records.iter().map(|text| Bytes::from_static(text.as_bytes())).collect(),
-        };
-        self.log.append(&self.partition, &frame).await.unwrap();
-    }
-
-    async fn count(&self, text: &str) -> i64 {
-        let key = Key::of(["count".into(), text.as_bytes().into()]);
-        let shard = shard_of(&key, SHARDS);
-        let cells = self.store.get(shard, &[Cell::new(Kind::Counter, key)]).await.unwrap();
-        match cells[0] {
-            Some(Value::Counter(number)) => number,
-            _ => 0,
-        }
-    }
-
-    async fn checkpoint(&self) -> Checkpoint {
-        let cells = Cells::new(&"all".parse().unwrap(), &self.partition, SHARDS);
-        cells.read_checkpoint(&*self.store).await.unwrap()
-    }
-
-    /// Waits until everything before `offset` is applied.
-    async fn applied(&self, offset: u64) {
-        while self.checkpoint().await.stand.next < offset {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    }
-}
-
-impl Running {
-    async fn gauge(&self, wanted: impl Fn(&Gauge) -> bool) -> Gauge {
-        loop {
-            let gauge = self.control.gauge();
-            if wanted(&gauge) {
-                return gauge;
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    }
-
-    async fn drain(self) {
-        self.control.end();
-        assert_eq!(self.task.await, Ok(Ended::Drained));
-    }
-}
+use bed::{Bed, SHARDS, Sparing, Tally, Unreadable, awaited};
 
 #[tokio::test(start_paused = true)]
 async fn frames_are_folded_in_order_and_repeats_dropped() {
@@ -382,39 +234,6 @@ async fn a_silent_partition_ticks_and_its_watermark_moves() {
     worker.drain().await;
 }
 
-/// A log whose reads fail.
-#[derive(Debug)]
-struct Unreadable;
-
-#[async_trait::async_trait]
-impl Log for Unreadable {
-    async fn append(&self, _: &Partition, _: &Frame) -> Result<(), AppendError> {
-        Err(AppendError::Engine(Fault::Retryable("no".into())))
-    }
-
-    async fn read(
-        &self,
-        _: &Partition,
-        _: &Cursor,
-        _: Most,
-        _: Duration,
-    ) -> Result<Vec<LogEntry>, ReadError> {
-        Err(ReadError::Engine(Fault::Retryable("the disk hums".into())))
-    }
-
-    async fn first(&self, _: &Partition) -> Result<u64, Fault> {
-        Ok(0)
-    }
-
-    async fn trim(&self, _: &Partition, _: u64) -> Result<(), Fault> {
-        Ok(())
-    }
-
-    async fn ping(&self) -> Result<(), Fault> {
-        Ok(())
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_gets_nowhere_yields_and_says_why() {
     let bed = Bed::new();
@@ -447,39 +266,6 @@ async fn a_silent_partition_ticks_only_while_its_watermark_is_awaited() {
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(bed.checkpoint().await.stand.next, 2, "and it is the only one");
     worker.drain().await;
-}
-
-/// A log that gives one entry at a time, as a broker gives few.
-#[derive(Debug)]
-struct Sparing(Arc<MemoryLog>);
-
-#[async_trait::async_trait]
-impl Log for Sparing {
-    async fn append(&self, at: &Partition, frame: &Frame) -> Result<(), AppendError> {
-        self.0.append(at, frame).await
-    }
-
-    async fn read(
-        &self,
-        at: &Partition,
-        after: &Cursor,
-        _: Most,
-        wait: Duration,
-    ) -> Result<Vec<LogEntry>, ReadError> {
-        self.0.read(at, after, Most::entries(1), wait).await
-    }
-
-    async fn first(&self, at: &Partition) -> Result<u64, Fault> {
-        self.0.first(at).await
-    }
-
-    async fn trim(&self, at: &Partition, before: u64) -> Result<(), Fault> {
-        self.0.trim(at, before).await
-    }
-
-    async fn ping(&self) -> Result<(), Fault> {
-        self.0.ping().await
-    }
 }
 
 #[tokio::test(start_paused = true)]
