@@ -155,8 +155,10 @@ async fn send_due(shared: Arc<Shared>) {
 
 /// Sends frames until nothing waits.
 async fn send(shared: Arc<Shared>, at: Partition, line: Arc<Mutex<Waiting>>) {
+    let mut last = None;
     loop {
-        // What comes while a frame waits for its lane goes with it.
+        // What comes while a frame waits goes with it.
+        shared.lanes.space_out(last, &*shared.runtime).await;
         let lane = shared.lanes.enter().await;
         let Some(batch) = line.lock().next_frame() else { return };
         let mut records = Vec::with_capacity(batch.iter().map(|one| one.records.len()).sum());
@@ -165,6 +167,7 @@ async fn send(shared: Arc<Shared>, at: Partition, line: Arc<Mutex<Waiting>>) {
             records.extend(some);
             answers.push(answer);
         }
+        last = Some(shared.runtime.elapsed());
         let result = lane.hold(&*shared.runtime, shared.appender.events(&at, records)).await;
         for answer in answers {
             // Whoever went away does not want to know.
@@ -292,6 +295,23 @@ mod tests {
         drop(busy);
         assert_eq!(early.await.unwrap(), late.await.unwrap());
         assert_eq!(frames(&bed).await, [[&b"early"[..], b"late"]]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn in_lanes_a_partitions_frames_begin_apart_and_fill_meanwhile() {
+        for (lanes, expected) in [(Lanes::unbounded(), vec![1, 1, 1]), (Lanes::of(4), vec![1, 2])] {
+            let bed = bed_with(lanes);
+            let submit = || bed.collector.submit(&bed.at, vec![Bytes::new()]);
+            submit().await.unwrap();
+            let later = async {
+                tokio::time::sleep(Duration::from_micros(1_500)).await;
+                submit().await
+            };
+            let (second, third) = tokio::join!(submit(), later);
+            assert!(second.is_ok() && third.is_ok());
+            let sizes: Vec<usize> = frames(&bed).await.iter().map(Vec::len).collect();
+            assert_eq!(sizes, expected);
+        }
     }
 
     #[tokio::test(start_paused = true)]

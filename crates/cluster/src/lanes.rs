@@ -16,6 +16,10 @@ use crate::runtime::Runtime;
 /// its partition alone, and the frames of the others do not wait with it.
 const LANE_FOR: Duration = Duration::from_millis(50);
 
+/// How far apart the frames of one partition begin. A broker whose frames are confirmed sooner would be sent
+/// more of them, each with less in it.
+const APART: Duration = Duration::from_millis(2);
+
 /// The lanes of a node.
 #[derive(Clone, Debug)]
 pub struct Lanes(Option<Arc<Semaphore>>);
@@ -29,6 +33,15 @@ impl Lanes {
     /// This many.
     pub fn of(count: usize) -> Self {
         Lanes(Some(Arc::new(Semaphore::new(count))))
+    }
+
+    /// Waits until a partition whose last frame began at `last`, by the runtime's time, may begin another.
+    pub(crate) async fn space_out(&self, last: Option<Duration>, runtime: &dyn Runtime) {
+        let (Some(_), Some(last)) = (&self.0, last) else { return };
+        let since = runtime.elapsed().saturating_sub(last);
+        if since < APART {
+            runtime.sleep(APART - since).await;
+        }
     }
 
     /// Waits for a lane; whoever waits longest has the next.
