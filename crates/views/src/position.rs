@@ -93,6 +93,12 @@ impl Position {
     }
 }
 
+impl From<Place> for Position {
+    fn from(place: Place) -> Self {
+        Position { places: vec![place] }
+    }
+}
+
 /// Whether a fold has passed a frame. Producers are forgotten by log time: when that has come so far
 /// beyond the frame, the frame was passed long ago.
 fn has_passed(stand: &Stand, place: &Place) -> bool {

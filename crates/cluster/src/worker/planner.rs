@@ -1,9 +1,10 @@
 //! Planning, pure: frames and marks in, commits by shard out, cut where a commit is large enough.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use consort_kernel::{FrameKind, Key, LogEntry, Partition, Shard, Timestamp};
+use hashbrown::HashMap;
 
 use super::control::Control;
 use super::plan::{Memory, Plan, Record};

@@ -3,10 +3,11 @@
 //! It merges operations on the same cell, leaves out what lies below a shard's mark, and knows when a
 //! commit is large enough.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use consort_kernel::{Cell, Expect, Key, Kind, Note, Operation, Shard, Timestamp};
+use hashbrown::{HashMap, HashSet};
 
 use super::stand::Position;
 #[cfg(feature = "mutations")]
@@ -29,6 +30,8 @@ pub struct Sheet {
     cells: HashMap<(Shard, Key), Option<Bytes>>,
     /// The record being planned.
     at: Position,
+    /// The most cells that a shard had operations on when they were last taken: about so many follow.
+    cells_before: usize,
     /// Counted up whenever operations that were planned before can no longer be added to.
     turn: u64,
     full: bool,
@@ -83,6 +86,7 @@ impl Sheet {
         self.full = false;
         self.turn += 1;
         let taken = std::mem::take(&mut self.shards);
+        self.cells_before = taken.values().map(|sheet| sheet.last_on.len()).max().unwrap_or(0);
         for &shard in taken.keys() {
             self.marks.insert(shard, end);
         }
@@ -92,17 +96,32 @@ impl Sheet {
     /// Adds to a counter. Should it overflow, the addition is left out and `on_overflow` noted; additions
     /// with the same note are one.
     pub fn add(&mut self, shard: Shard, key: Key, by: i64, on_overflow: Option<Note>) {
-        let Some(sheet) = self.sheet(shard) else { return };
-        if let Some(Operation::Add { by: sum, on_overflow: note, .. }) =
-            sheet.same(Kind::Counter, &key)
+        self.add_somewhere(shard, key, by, on_overflow);
+    }
+
+    /// Tells where.
+    fn add_somewhere(
+        &mut self,
+        shard: Shard,
+        key: Key,
+        by: i64,
+        on_overflow: Option<Note>,
+    ) -> Spot {
+        let turn = self.turn;
+        let Some(sheet) = self.sheet(shard) else { return Spot::default() };
+        if let Some(place) = sheet.place(Kind::Counter, &key)
+            && let Some(Operation::Add { by: sum, on_overflow: note, .. }) =
+                sheet.operations.get_mut(place)
             && *note == on_overflow
             && let Some(merged) = sum.checked_add(by)
         {
             *sum = merged;
-            return;
+            return Spot(Some((turn, place)));
         }
-        sheet.push_on(Kind::Counter, key.clone(), Operation::Add { key, by, on_overflow });
+        let add = Operation::Add { key: key.clone(), by, on_overflow };
+        let place = sheet.push_on(Kind::Counter, key, add);
         self.weigh(shard);
+        Spot(Some((turn, place)))
     }
 
     /// As [`add`](Sheet::add), at a spot that is only used for this cell.
@@ -122,8 +141,7 @@ impl Sheet {
             *sum = merged;
             return;
         }
-        self.add(shard, key.clone(), by, on_overflow());
-        *spot = self.spot(shard, Kind::Counter, key);
+        *spot = self.add_somewhere(shard, key.clone(), by, on_overflow());
     }
 
     /// As [`insert`](Sheet::insert), at a spot that is only used for this cell.
@@ -146,14 +164,7 @@ impl Sheet {
             self.full |= sheet.is_full();
             return;
         }
-        self.show(kind, shard, key.clone(), member);
-        *spot = self.spot(shard, kind, key);
-    }
-
-    fn spot(&self, shard: Shard, kind: Kind, key: &Key) -> Spot {
-        let sheet = self.shards.get(&shard);
-        let place = sheet.and_then(|sheet| sheet.last_on.get(&(kind, key.clone())));
-        Spot(place.map(|&place| (self.turn, place)))
+        *spot = self.show(kind, shard, key.clone(), member);
     }
 
     /// What tells the present commits from earlier and later ones.
@@ -221,13 +232,16 @@ impl Sheet {
         self.show(Kind::Sketch, shard, key, member);
     }
 
-    /// Shows `member` to a cell of a kind that counts members.
-    fn show(&mut self, kind: Kind, shard: Shard, key: Key, member: Bytes) {
-        let Some(sheet) = self.sheet(shard) else { return };
-        let size = member.len();
-        if let Some(members) = sheet.same(kind, &key).and_then(members_of) {
+    /// Shows `member` to a cell of a kind that counts members; tells where.
+    fn show(&mut self, kind: Kind, shard: Shard, key: Key, member: Bytes) -> Spot {
+        let turn = self.turn;
+        let Some(sheet) = self.sheet(shard) else { return Spot::default() };
+        let (place, size) = (sheet.place(kind, &key), member.len());
+        let members = place.and_then(|place| members_of(sheet.operations.get_mut(place)?));
+        let place = if let (Some(place), Some(members)) = (place, members) {
             members.push(member);
             sheet.grow(size);
+            place
         } else {
             let (at, members) = (key.clone(), vec![member]);
             let first = match kind {
@@ -235,9 +249,10 @@ impl Sheet {
                 Kind::Sketch => Operation::Sketch { key, members },
                 _ => Operation::Insert { key, members },
             };
-            sheet.push_on(kind, at, first);
-        }
+            sheet.push_on(kind, at, first)
+        };
         self.weigh(shard);
+        Spot(Some((turn, place)))
     }
 
     /// Makes the bytes cell hold `value`.
@@ -306,7 +321,8 @@ impl Sheet {
         let applied = !self.takes(shard);
         #[cfg(feature = "mutations")]
         let applied = applied && self.mutation != Some(Mutation::MarksMoveBackwards);
-        (!applied).then(|| self.shards.entry(shard).or_default())
+        let room = self.cells_before;
+        (!applied).then(|| self.shards.entry(shard).or_insert_with(|| ShardSheet::with_room(room)))
     }
 
     fn weigh(&mut self, shard: Shard) {
@@ -327,6 +343,12 @@ fn members_of(operation: &mut Operation) -> Option<&mut Vec<Bytes>> {
 }
 
 impl ShardSheet {
+    /// An empty one, for operations on about so many cells.
+    fn with_room(cells: usize) -> Self {
+        let last_on = HashMap::with_capacity(cells);
+        ShardSheet { last_on, operations: Vec::with_capacity(cells), ..ShardSheet::default() }
+    }
+
     fn is_full(&self) -> bool {
         self.steps >= FULL_STEPS || self.bytes >= FULL_BYTES
     }
@@ -337,15 +359,22 @@ impl ShardSheet {
         self.operations.get_mut(place)
     }
 
-    fn same(&mut self, kind: Kind, key: &Key) -> Option<&mut Operation> {
+    /// Where the operation on a cell stands that more can be merged with.
+    fn place(&self, kind: Kind, key: &Key) -> Option<usize> {
         // The key is cloned to look up the pair: its bytes are shared, not copied.
-        let place = *self.last_on.get(&(kind, key.clone()))?;
+        self.last_on.get(&(kind, key.clone())).copied()
+    }
+
+    fn same(&mut self, kind: Kind, key: &Key) -> Option<&mut Operation> {
+        let place = self.place(kind, key)?;
         self.operations.get_mut(place)
     }
 
-    fn push_on(&mut self, kind: Kind, key: Key, operation: Operation) {
-        self.last_on.insert((kind, key), self.operations.len());
+    fn push_on(&mut self, kind: Kind, key: Key, operation: Operation) -> usize {
+        let place = self.operations.len();
+        self.last_on.insert((kind, key), place);
         self.push(operation);
+        place
     }
 
     fn push(&mut self, operation: Operation) {

@@ -1,5 +1,6 @@
 //! What the door of the streams answers.
 
+use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use consort_cluster::Place;
@@ -25,10 +26,11 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// One event was accepted.
 pub(super) fn accepted(place: Place) -> Response {
-    let mut response = (StatusCode::CREATED, "{\"accepted\":1}").into_response();
+    let mut response = Response::new(Body::from("{\"accepted\":1}"));
+    *response.status_mut() = StatusCode::CREATED;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    if let Ok(position) = HeaderValue::try_from(Position::of([place]).to_string()) {
+    if let Ok(position) = HeaderValue::try_from(Position::from(place).to_string()) {
         headers.insert(POSITION, position);
     }
     response
