@@ -298,10 +298,10 @@ impl Worker {
     }
 
     /// When to read on, in local time, after `entries` that were begun at `began`: a little later while
-    /// there is some load, at once after a silence and while there is a backlog.
+    /// there is some load, at once after a silence and while there is a backlog. A batch that is merely
+    /// large is no backlog: the next one, read at once, would be a small one.
     fn next_read(&self, began: Duration, entries: &[LogEntry]) -> Duration {
-        let records: usize = entries.iter().map(|entry| entry.frame.records.len()).sum();
-        let backlog = self.options.batch.reached(entries.len(), 0) || records >= FULL_STEPS;
+        let backlog = self.options.batch.reached(entries.len(), bytes_of(entries));
         if entries.is_empty() || backlog { Duration::ZERO } else { began + self.options.linger }
     }
 

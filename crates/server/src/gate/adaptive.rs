@@ -55,6 +55,11 @@ impl Adaptive {
         self.pace.appended(now, records);
     }
 
+    /// Records came in together with many others: how long that took says nothing of single posts.
+    pub(super) fn came_in_bulk(&mut self, now: Duration, records: u64) {
+        self.pace.appended(now, records);
+    }
+
     /// A quick failure tells nothing of how much room there is. A slow one does: it would have taken
     /// longer still.
     pub(super) fn failed(&mut self, now: Duration, took: Duration, in_flight: usize) {

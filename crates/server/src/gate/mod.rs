@@ -232,6 +232,16 @@ impl Pass {
         });
     }
 
+    /// So many records have been appended, in a step of a post with many: how long such a step takes says
+    /// little of the posts of single events.
+    pub fn done_in_bulk(mut self, records: u64) {
+        self.leave(|core, now, _, _| {
+            if let Core::Adaptive(adaptive) = core {
+                adaptive.came_in_bulk(now, records);
+            }
+        });
+    }
+
     /// The append failed, or was given up at its deadline.
     pub fn failed(mut self) {
         self.leave(|core, now, took, in_flight| {

@@ -184,6 +184,30 @@ async fn a_stream_that_lags_is_refused_with_the_lag_to_wait_for() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_comes_in_bulk_is_let_in_as_fast_as_it_is_applied() {
+    let gate = gate(GateKind::Adaptive);
+    // Steps of 10,000 records, as fast as they are let in; 100,000 are applied each second.
+    let (began, second) = (Instant::now(), Duration::from_secs(1));
+    let (mut appended, mut applied, mut before) = (0.0, 0.0_f64, began);
+    while began.elapsed() < 60 * second {
+        match gate.enter(10_000, soon()).await {
+            Ok(pass) => {
+                sleep(Duration::from_millis(20)).await;
+                pass.done_in_bulk(10_000);
+                appended += 10_000.0;
+            }
+            Err(_) => sleep(Duration::from_millis(500)).await,
+        }
+        applied = (applied + 100_000.0 * before.elapsed().as_secs_f64()).min(appended);
+        before = Instant::now();
+        gate.lag(second.mul_f64((appended - applied) / 100_000.0));
+    }
+    assert!(appended > 3_000_000.0, "{appended} in a minute");
+    assert!(appended - applied < 500_000.0, "{} wait", appended - applied);
+    assert_eq!(gate.standing().limit, Some(LIMIT_MOST), "a step's time tells nothing of a post's");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_breaker_delays_posts_and_holds_only_so_many() {
     let gate = gate(GateKind::Breaker);
     for _ in 0..2000 {

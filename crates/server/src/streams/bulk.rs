@@ -49,9 +49,6 @@ struct Step {
     bytes: usize,
     /// For each partition, how many records it was sent, and what the log said.
     settled: Vec<(u64, Result<Place, AppendError>)>,
-    /// Held until now. How long such a step takes says little of the posts of single events, so it is given
-    /// back without a word.
-    _pass: Pass,
 }
 
 impl<'a> Intake<'a> {
@@ -173,14 +170,17 @@ async fn enter(gate: &Gate, records: u64) -> Result<Pass, Problem> {
 
 async fn step(sent: Vec<(u64, Result<Appending, AppendError>)>, bytes: usize, pass: Pass) -> Step {
     let mut settled = Vec::with_capacity(sent.len());
+    let mut appended = 0;
     for (records, appending) in sent {
         let result = match appending {
             Ok(appending) => appending.await,
             Err(error) => Err(error),
         };
+        appended += if result.is_ok() { records } else { 0 };
         settled.push((records, result));
     }
-    Step { bytes, settled, _pass: pass }
+    pass.done_in_bulk(appended);
+    Step { bytes, settled }
 }
 
 /// A body with one JSON event a line.

@@ -7,6 +7,8 @@ mod inflate;
 mod influx;
 mod lines;
 mod metrics;
+#[cfg(test)]
+mod overload;
 mod points;
 mod post;
 mod sorted;
