@@ -8,7 +8,12 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
+use rustls::ServerConfig;
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tempfile::TempDir;
+use tokio_rustls::TlsAcceptor;
 
 /// PEM files for `localhost` and `127.0.0.1`. Clones share the folder, which goes with the last of
 /// them.
@@ -52,6 +57,20 @@ impl Tls {
         write(self.certificate(), server_certificate.pem());
         write(self.key(), server_key.serialize_pem());
         Ok(())
+    }
+
+    /// What a server of a test's own takes connections by.
+    pub fn acceptor(&self) -> TlsAcceptor {
+        let certificates = CertificateDer::pem_file_iter(self.certificate());
+        let certificates = certificates.and_then(Iterator::collect).expect("certificates");
+        let key = PrivateKeyDer::from_pem_file(self.key()).expect("a key");
+        let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_no_client_auth()
+            .with_single_cert(certificates, key)
+            .expect("a key that fits its certificate");
+        TlsAcceptor::from(Arc::new(config))
     }
 
     /// The folder of the three files.

@@ -299,10 +299,15 @@ impl Worker {
 
     /// When to read on, in local time, after `entries` that were begun at `began`: a little later while
     /// there is some load, at once after a silence and while there is a backlog. A batch that is merely
-    /// large is no backlog: the next one, read at once, would be a small one.
+    /// large is no backlog: the next one, read at once, would be a small one. How much later varies, so that
+    /// partitions whose load began together do not work at the same moments for ever.
     fn next_read(&self, began: Duration, entries: &[LogEntry]) -> Duration {
         let backlog = self.options.batch.reached(entries.len(), bytes_of(entries));
-        if entries.is_empty() || backlog { Duration::ZERO } else { began + self.options.linger }
+        if entries.is_empty() || backlog {
+            return Duration::ZERO;
+        }
+        let part = 0.75 + (self.options.entropy.next() % 1000) as f64 / 2000.0;
+        began + self.options.linger.mul_f64(part)
     }
 
     /// Takes note of what was read, or of silence, which may call for a tick.

@@ -1,16 +1,10 @@
 //! An upstream over TLS: asked if the system trusts its certificate, and else not.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use consort_testbed::Tls;
-use rustls::ServerConfig;
-use rustls::crypto::ring::default_provider;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
-use tokio_rustls::TlsAcceptor;
 
 use crate::bed::Bed;
 
@@ -19,16 +13,7 @@ const ANSWER: &[u8] =
 
 /// Answers every request with the same list.
 async fn serve(tls: &Tls) -> SocketAddr {
-    let certificates = CertificateDer::pem_file_iter(tls.certificate()).expect("a certificate");
-    let certificates = certificates.collect::<Result<Vec<_>, _>>().expect("certificates");
-    let key = PrivateKeyDer::from_pem_file(tls.key()).expect("a key");
-    let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
-        .with_safe_default_protocol_versions()
-        .expect("versions")
-        .with_no_client_auth()
-        .with_single_cert(certificates, key)
-        .expect("a config");
-    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let acceptor = tls.acceptor();
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
     let address = listener.local_addr().expect("an address");
     tokio::spawn(async move {

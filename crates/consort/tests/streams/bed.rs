@@ -73,6 +73,11 @@ impl Apart {
 
     /// Starts a node that may not come to listen.
     pub(crate) fn begin(declarations: &str) -> Apart {
+        Apart::begin_with(declarations, &[])
+    }
+
+    /// The same, with these environment variables.
+    pub(crate) fn begin_with(declarations: &str, variables: &[(&str, &Path)]) -> Apart {
         let folder = tempfile::tempdir().expect("a folder");
         let port = Port::claim();
         let path = folder.path().join("consort.toml");
@@ -81,6 +86,7 @@ impl Apart {
         for name in own_variables() {
             command.env_remove(name);
         }
+        command.envs(variables.iter().copied());
         write(&path, port.number(), declarations);
         let process = Process::start(&command, &folder.path().join("log"));
         Apart { process, command, port, folder }

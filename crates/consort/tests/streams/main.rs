@@ -17,4 +17,5 @@ mod points;
 mod positions;
 mod queries;
 mod repeats;
+mod secure;
 mod windows;
