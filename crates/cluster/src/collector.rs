@@ -228,13 +228,16 @@ mod tests {
     }
 
     fn bed_with(lanes: Lanes) -> Bed {
+        bed_of(lanes, Duration::from_millis(1))
+    }
+
+    fn bed_of(lanes: Lanes, linger: Duration) -> Bed {
         let (log, store) = memory::open(1, Arc::new(ManualClock::at(Timestamp(1_000))));
         let (log, runtime) = (Arc::new(log), TokioRuntime::current());
         let entropy = Arc::new(SeededEntropy::new(7));
         let give_up = Duration::from_secs(1);
         let appender =
             Appender::new(log.clone(), Arc::new(store), runtime.clone(), entropy, give_up);
-        let linger = Duration::from_millis(1);
         let collector = Collector::new(Arc::new(appender), runtime, linger, lanes);
         Bed { log, collector, at: Partition::new("s".parse().unwrap(), 0) }
     }
@@ -300,11 +303,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn in_lanes_a_partitions_frames_begin_apart_and_fill_meanwhile() {
         for (lanes, expected) in [(Lanes::unbounded(), vec![1, 1, 1]), (Lanes::of(4), vec![1, 2])] {
-            let bed = bed_with(lanes);
+            let bed = bed_of(lanes, Duration::ZERO);
             let submit = || bed.collector.submit(&bed.at, vec![Bytes::new()]);
             submit().await.unwrap();
             let later = async {
-                tokio::time::sleep(Duration::from_micros(1_500)).await;
+                tokio::time::sleep(Duration::from_millis(1)).await;
                 submit().await
             };
             let (second, third) = tokio::join!(submit(), later);

@@ -72,9 +72,15 @@ impl StoreTime {
 
 impl Shared {
     async fn ask(&self) -> Result<Timestamp, Fault> {
-        let at = self.runtime.elapsed();
         let time = self.store.now().await?;
-        self.known.lock().answer = Some((time, at));
+        // Counted from when the answer came. From when it was asked for, a store that took long to answer
+        // would put frames into the future, and their windows would close early. So they are behind it by the
+        // answer's way, which harms nobody.
+        let at = self.runtime.elapsed();
+        let mut known = self.known.lock();
+        if known.answer.is_none_or(|(before, _)| before < time) {
+            known.answer = Some((time, at));
+        }
         Ok(time)
     }
 }

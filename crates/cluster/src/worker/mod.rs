@@ -103,6 +103,8 @@ struct Worker {
     cells: Cells,
     /// Local time of the last sign that all is well.
     well_at: Duration,
+    /// The store's time, and the local time, when the last batch was begun.
+    store_time: Option<(Timestamp, Duration)>,
     /// Local time when a frame or tick was last seen.
     heard_at: Duration,
     /// The checkpoint's era when it was last loaded.
@@ -137,6 +139,7 @@ impl Worker {
             options,
             tenure,
             well_at: now,
+            store_time: None,
             heard_at: now,
             era: None,
             applied: 0,
@@ -273,6 +276,7 @@ impl Worker {
         *stand = applied.stand;
         self.applied += applied.records;
         self.well_at = self.options.runtime.elapsed();
+        self.store_time = Some((applied.now, began));
         let next = next?;
         let behind_by = match &next {
             Some(entries) => entries.first().map(|first| applied.now.since(first.frame.time)),
@@ -302,8 +306,13 @@ impl Worker {
     /// large is no backlog: the next one, read at once, would be a small one. How much later varies, so that
     /// partitions whose load began together do not work at the same moments for ever.
     fn next_read(&self, began: Duration, entries: &[LogEntry]) -> Duration {
-        let backlog = self.options.batch.reached(entries.len(), bytes_of(entries));
-        if entries.is_empty() || backlog {
+        let full = self.options.batch.reached(entries.len(), bytes_of(entries));
+        let Some(last) = entries.last().filter(|_| !full) else { return Duration::ZERO };
+        // Some engines give less than is asked for. But when the last of it is old, more waits behind it.
+        let age = self
+            .store_time
+            .map(|(time, at)| time.after(began.saturating_sub(at)).since(last.frame.time));
+        if age.is_some_and(|age| age > self.options.linger) {
             return Duration::ZERO;
         }
         let part = 0.75 + (self.options.entropy.next() % 1000) as f64 / 2000.0;

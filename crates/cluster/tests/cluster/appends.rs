@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use consort_cluster::{Appender, TokioRuntime};
-use consort_kernel::{AppendError, ManualClock, Partition, SeededEntropy, Timestamp, memory};
+use consort_kernel::{
+    AppendError, ManualClock, Partition, SeededEntropy, Store as _, Timestamp, memory,
+};
 use tokio::time::{sleep, timeout};
 
 use crate::unsound::{Mode, UnsoundStore};
@@ -58,6 +60,33 @@ async fn the_stores_time_is_taken_over_beside_the_appends() {
     assert_eq!(bed.append().await.unwrap(), first.after(Duration::from_secs(2)));
     sleep(AT_ONCE).await;
     assert!(bed.append().await.unwrap() >= first.after(Duration::from_secs(60)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_frame_is_ahead_of_a_store_that_takes_long_to_answer() {
+    let bed = bed();
+    let pass = async |time: Duration| {
+        bed.clock.advance(time);
+        sleep(time).await;
+    };
+    bed.append().await.unwrap();
+    pass(Duration::from_secs(2)).await;
+    bed.store.behave(Mode::Silent);
+    bed.append().await.unwrap();
+    pass(Duration::from_secs(7)).await;
+    bed.store.behave(Mode::Sound);
+    sleep(AT_ONCE).await;
+    bed.clock.advance(AT_ONCE);
+    let (time, now) = (bed.append().await.unwrap(), bed.store.now().await.unwrap());
+    assert!(time <= now, "{time:?} at {now:?}");
+    assert!(now.since(time) <= 2 * AT_ONCE, "{time:?} at {now:?}");
+    // And it is asked for again.
+    pass(Duration::from_secs(2)).await;
+    bed.clock.advance(Duration::from_secs(60));
+    bed.append().await.unwrap();
+    sleep(AT_ONCE).await;
+    let (time, now) = (bed.append().await.unwrap(), bed.store.now().await.unwrap());
+    assert!(now.since(time) <= 2 * AT_ONCE, "{time:?} at {now:?}");
 }
 
 #[tokio::test(start_paused = true)]

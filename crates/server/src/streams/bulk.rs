@@ -7,12 +7,12 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use consort_cluster::{Appending, Place};
 use consort_kernel::limits::RECORD_BYTES;
-use consort_kernel::{AppendError, Moment};
+use consort_kernel::{AppendError, Fault, Moment};
 use consort_line::Precision;
 use consort_views::{Event, Position, Rejection};
 use futures::StreamExt as _;
-use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
+use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, timeout};
 
 use super::answers::{self, Appended, Bulk};
@@ -39,7 +39,8 @@ const PAUSE_MOST: Duration = Duration::from_millis(500);
 pub(super) struct Intake<'a> {
     entrance: &'a Entrance,
     sorted: Sorted,
-    steps: FuturesUnordered<BoxFuture<'static, Step>>,
+    /// Tasks of their own: each tells the gate when it is done, whatever the request waits for just then.
+    steps: FuturesUnordered<JoinHandle<Step>>,
     in_flight: usize,
     appended: Appended,
 }
@@ -116,10 +117,16 @@ impl<'a> Intake<'a> {
             })
             .collect();
         self.in_flight += bytes;
-        self.steps.push(Box::pin(step(sent, bytes, pass)));
+        self.steps.push(tokio::spawn(step(sent, bytes, pass)));
     }
 
-    fn settle(&mut self, step: Step) {
+    fn settle(&mut self, step: Result<Step, JoinError>) {
+        let Ok(step) = step else {
+            let fault = Fault::Retryable("what was sent was lost sight of".into());
+            let problem = answers::not_appended(&AppendError::Unknown(fault));
+            self.appended.failure.get_or_insert(problem);
+            return;
+        };
         self.in_flight -= step.bytes;
         for (records, result) in step.settled {
             match result {
