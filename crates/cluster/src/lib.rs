@@ -31,7 +31,6 @@ pub mod roster;
 pub mod runtime;
 pub mod scale;
 pub mod status;
-mod store_time;
 pub mod tenure;
 pub mod worker;
 

@@ -103,8 +103,6 @@ struct Worker {
     cells: Cells,
     /// Local time of the last sign that all is well.
     well_at: Duration,
-    /// The store's time, and the local time, when the last batch was begun.
-    store_time: Option<(Timestamp, Duration)>,
     /// Local time when a frame or tick was last seen.
     heard_at: Duration,
     /// The checkpoint's era when it was last loaded.
@@ -139,7 +137,6 @@ impl Worker {
             options,
             tenure,
             well_at: now,
-            store_time: None,
             heard_at: now,
             era: None,
             applied: 0,
@@ -276,7 +273,6 @@ impl Worker {
         *stand = applied.stand;
         self.applied += applied.records;
         self.well_at = self.options.runtime.elapsed();
-        self.store_time = Some((applied.now, began));
         let next = next?;
         let behind_by = match &next {
             Some(entries) => entries.first().map(|first| applied.now.since(first.frame.time)),
@@ -302,21 +298,11 @@ impl Worker {
     }
 
     /// When to read on, in local time, after `entries` that were begun at `began`: a little later while
-    /// there is some load, at once after a silence and while there is a backlog. A batch that is merely
-    /// large is no backlog: the next one, read at once, would be a small one. How much later varies, so that
-    /// partitions whose load began together do not work at the same moments for ever.
+    /// there is some load, at once after a silence and while there is a backlog.
     fn next_read(&self, began: Duration, entries: &[LogEntry]) -> Duration {
-        let full = self.options.batch.reached(entries.len(), bytes_of(entries));
-        let Some(last) = entries.last().filter(|_| !full) else { return Duration::ZERO };
-        // Some engines give less than is asked for. But when the last of it is old, more waits behind it.
-        let age = self
-            .store_time
-            .map(|(time, at)| time.after(began.saturating_sub(at)).since(last.frame.time));
-        if age.is_some_and(|age| age > self.options.linger) {
-            return Duration::ZERO;
-        }
-        let part = 0.75 + (self.options.entropy.next() % 1000) as f64 / 2000.0;
-        began + self.options.linger.mul_f64(part)
+        let records: usize = entries.iter().map(|entry| entry.frame.records.len()).sum();
+        let backlog = self.options.batch.reached(entries.len(), 0) || records >= FULL_STEPS;
+        if entries.is_empty() || backlog { Duration::ZERO } else { began + self.options.linger }
     }
 
     /// Takes note of what was read, or of silence, which may call for a tick.
