@@ -56,17 +56,8 @@ impl Log for Stuck {
 
 fn stream() -> Arc<Stream> {
     let field = Field { name: "note".into(), ty: "text? 0..60000".parse().unwrap() };
-    Arc::new(Stream {
-        name: Name::new("events").unwrap(),
-        schema: Arc::new(Schema::of_lines(vec![field], Unknown::Ignore, Dialect::Strict)),
-        key: Vec::new(),
-        id: None,
-        ids_for: Duration::from_secs(1),
-        time: None,
-        partitions: 4,
-        retain: Duration::from_secs(1),
-        route: None,
-    })
+    let schema = Schema::of_lines(vec![field], Unknown::Ignore, Dialect::Strict);
+    Arc::new(Stream { partitions: 4, ..Stream::plain(Name::new("events").unwrap(), schema) })
 }
 
 /// The value of a counter.

@@ -35,6 +35,22 @@ pub struct Stream {
 }
 
 impl Stream {
+    /// One of these fields and nothing else: no key, no id, one partition, kept for an hour.
+    pub fn plain(name: Name, schema: Schema) -> Self {
+        let hour = Duration::from_secs(3600);
+        Stream {
+            name,
+            schema: Arc::new(schema),
+            key: Vec::new(),
+            id: None,
+            ids_for: hour,
+            time: None,
+            partitions: 1,
+            retain: hour,
+            route: None,
+        }
+    }
+
     /// The partition that takes this event, whose record is `record`. A repeat with the same key gets the
     /// same one, so that it meets its id there.
     pub fn partition_for(&self, event: &Event, record: &Bytes) -> u32 {

@@ -41,17 +41,7 @@ fn bed() -> Bed {
     let second = Duration::from_secs(1);
     let appender = Appender::new(log.clone(), store, runtime.clone(), entropy.clone(), second);
     let schema = Schema::of_lines(Vec::new(), Unknown::Ignore, Dialect::Strict);
-    let stream = Stream {
-        name: Name::new("events").unwrap(),
-        schema: Arc::new(schema),
-        key: Vec::new(),
-        id: None,
-        ids_for: second,
-        time: None,
-        partitions: 1,
-        retain: second,
-        route: None,
-    };
+    let stream = Stream::plain(Name::new("events").unwrap(), schema);
     let linger = Duration::from_millis(1);
     let streams = Streams::new(Options {
         definitions: &Definitions { streams: vec![Arc::new(stream)], views: Vec::new() },

@@ -26,19 +26,7 @@ fn door() -> Router {
     let second = Duration::from_secs(1);
     let appender =
         Appender::new(Arc::new(log), Arc::new(store), runtime.clone(), entropy.clone(), second);
-    let stream = |name| {
-        Arc::new(Stream {
-            name: Name::new(name).unwrap(),
-            schema: Arc::new(Schema::default()),
-            key: Vec::new(),
-            id: None,
-            ids_for: second,
-            time: None,
-            partitions: 1,
-            retain: second,
-            route: None,
-        })
-    };
+    let stream = |name| Arc::new(Stream::plain(Name::new(name).unwrap(), Schema::default()));
     let streams = vec![stream("breaker"), stream("off")];
     let streams = Streams::new(Options {
         definitions: &Definitions { streams, views: Vec::new() },
