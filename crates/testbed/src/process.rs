@@ -16,7 +16,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 
@@ -48,6 +48,9 @@ exit "$status"
 /// SIGKILL cannot be refused; this bounds how long the kernel may take to clear a large process
 /// away on a busy machine.
 const DEAD_WITHIN: Duration = Duration::from_secs(30);
+
+/// SIGSTOP cannot be refused either; a thread deep in a write to a busy disk stops after it.
+const STILL_WITHIN: Duration = Duration::from_secs(30);
 
 /// A running child with its guard. Dropping it kills the child and waits for its end.
 #[derive(Debug)]
@@ -165,9 +168,21 @@ impl Process {
     }
 
     /// SIGSTOP to the whole group: it keeps its connections and answers nothing, as a machine that
-    /// hangs. [`resume`](Self::resume) undoes it.
+    /// hangs. Returns once every thread stands still: the kernel stops them one by one, and one that
+    /// runs on another core can answer for a moment after the signal.
+    /// [`resume`](Self::resume) undoes it.
+    ///
+    /// # Panics
+    ///
+    /// If a thread is still running after 30 seconds.
     pub fn pause(&mut self) {
         self.signal(Signal::STOP);
+        let begun = Instant::now();
+        // Blocking, so that nobody else's turn lies between the pause and what it is made for.
+        while self.is_running() && !stands_still(self.pid()) {
+            assert!(begun.elapsed() < STILL_WITHIN, "{} does not stand still", self.name);
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// SIGCONT to the whole group.
@@ -199,6 +214,39 @@ impl Drop for Process {
     }
 }
 
+/// Whether every thread of every process of the group has stopped or is dead.
+fn stands_still(group: u32) -> bool {
+    processes().filter(|process| process.group == group || process.pid == group).all(|process| {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", process.pid));
+        threads.into_iter().flatten().flatten().all(|thread| {
+            let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            // A thread that vanished meanwhile has no state, and does nothing.
+            after_name(&stat).next().is_none_or(|state| "TtZX".contains(state))
+        })
+    })
+}
+
+struct Listed {
+    pid: u32,
+    group: u32,
+}
+
+fn processes() -> impl Iterator<Item = Listed> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+        let group = after_name(&stat).nth(2)?.parse().ok()?;
+        Some(Listed { pid, group })
+    })
+}
+
+/// The fields of /proc/PID/stat after the command's name, which may itself hold blanks and
+/// brackets: state, parent, group, and more.
+fn after_name(stat: &str) -> impl Iterator<Item = &str> {
+    stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split_ascii_whitespace()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -212,9 +260,8 @@ mod tests {
     /// The state letter of /proc/PID/stat; a zombie that nobody reaps is as gone as one that
     /// vanished.
     fn is_alive(pid: u32) -> bool {
-        std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
-            stat.rsplit(") ").next().is_some_and(|rest| !rest.starts_with(['Z', 'X']))
-        })
+        std::fs::read_to_string(format!("/proc/{pid}/stat"))
+            .is_ok_and(|stat| after_name(&stat).next().is_some_and(|state| !"ZX".contains(state)))
     }
 
     #[tokio::test]
@@ -247,6 +294,22 @@ mod tests {
         process.kill().await;
         assert_eq!(process.exit_code(), Some(137));
         eventually("the grandchild is gone", SOON, || async { !is_alive(grandchild) }).await;
+    }
+
+    #[tokio::test]
+    async fn a_paused_group_does_nothing_from_then_on_until_it_is_resumed() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut process =
+            start("for i in 1 2 3 4; do (while :; do echo; done) & done; wait", &folder);
+        for _ in 0..20 {
+            let before = process.output().len();
+            eventually("it goes on", SOON, || async { process.output().len() > before }).await;
+            process.pause();
+            let paused = process.output().len();
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            assert_eq!(process.output().len(), paused);
+            process.resume();
+        }
     }
 
     #[tokio::test]
