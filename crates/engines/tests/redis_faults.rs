@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,6 +16,7 @@ use consort_kernel::{
 use consort_testbed::{
     Direction, Fsync, Proxy, RedisCluster, RedisOptions, RedisServer, Tls, eventually,
 };
+use futures::future::join_all;
 
 const NAMESPACE: &str = "faults";
 const SHARD: Shard = Shard(0);
@@ -206,6 +207,30 @@ async fn a_stopped_server_is_waited_out() {
     server.resume();
     eventually("it answers", PATIENCE, || async { store.ping().await.is_ok() }).await;
     log.append(&partition(), &frame(2)).await.expect("the repeat");
+}
+
+#[tokio::test]
+async fn leases_and_the_clock_do_not_stand_in_line_behind_bulk_commits() {
+    const BULK: usize = 500;
+    let mut server = RedisServer::start(RedisOptions::new()).await;
+    let (_, store) = open(&server.url()).await;
+    let done = AtomicUsize::new(0);
+    let bulk = (0..BULK).map(async |_| {
+        let add = Operation::Add { key: key(), by: 1, on_overflow: None };
+        store.commit(SHARD, Commit::of([add])).await.expect("commits");
+        done.fetch_add(1, Ordering::Relaxed);
+    });
+    let urgent = async {
+        let put = Operation::Put { key: key(), value: Bytes::new() };
+        store.commit(SHARD, Commit::of([put]).urgent()).await.expect("commits");
+        store.now().await.expect("tells the time");
+        done.load(Ordering::Relaxed)
+    };
+    // All are asked for while the server stands still, the bulk first.
+    server.pause();
+    let (_, before, ()) = tokio::join!(join_all(bulk), urgent, async { server.resume() });
+    assert!(before < BULK / 2, "{before} bulk commits came before the urgent one");
+    assert_eq!(done.into_inner(), BULK);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -20,6 +20,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use consort_kernel::{Fault, Shard};
+use tokio::sync::Semaphore;
 
 pub use log::RedisLog;
 pub use store::RedisStore;
@@ -33,11 +34,21 @@ use watch::Watch;
 /// How often a waiting reader looks although nothing woke it: a lost message costs it this much.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// Bulk commits take turns: of each lane of shards so many are on their way at one time, one that is carried out and
+/// the next one. Leases, the clock and appends, which share their connection, wait behind no more of them than all
+/// lanes have, however slow the server is. So a node with much to commit does not lose its leases, nor take commits
+/// for lost that only stand in a long line. Several lanes, since in a cluster one server may hang while the others do
+/// well.
+const BULK_AT_ONCE: usize = 2;
+const BULK_LANES: usize = 16;
+
 /// The one engine behind the log and the store of a namespace.
 #[derive(Debug)]
 struct Shared {
     /// For appends, commits and the clock.
     writes: Link,
+    /// Turns of bulk commits, by lane.
+    bulk: [Semaphore; BULK_LANES],
     /// For reads, whose answers may be large: they must not hold up leases and appends.
     reads: Link,
     watch: Watch,
@@ -70,6 +81,7 @@ pub async fn open(
     let report = settings::check(&writes, allow_volatile).await?;
     let shared = Arc::new(Shared {
         writes,
+        bulk: std::array::from_fn(|_| Semaphore::new(BULK_AT_ONCE)),
         reads: Link::for_reads(place.clone()),
         watch: Watch::start(place),
         scripts: Scripts::new(),

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use consort_kernel::limits::{PAGE_BYTES, PAGE_ROWS, within};
 use consort_kernel::{
-    Cell, Commit, CommitError, Committed, Cursor, Fault, FeedEntry, Key, Kind, Most, Name,
+    Cell, Commit, CommitError, Committed, Cursor, Fault, FeedEntry, Key, Kind, Lane, Most, Name,
     QueryError, ReadError, Shard, Store, Timestamp, Topic, Value, Wake, read_or_wait, sound,
 };
 use redis::Value as Answer;
@@ -57,7 +57,12 @@ impl Store for RedisStore {
     async fn commit(&self, shard: Shard, commit: Commit) -> Result<Committed, CommitError> {
         shard.validate(self.shards)?;
         commit.validate()?;
-        let Shared { writes, scripts, keys, .. } = &*self.shared;
+        let Shared { writes, bulk, scripts, keys, .. } = &*self.shared;
+        let _turn = match commit.lane {
+            Lane::Urgent => None,
+            // It is never closed.
+            Lane::Bulk => bulk[usize::from(shard.0) % bulk.len()].acquire().await.ok(),
+        };
         let parts = encode::arguments(&commit, shard, &keys.shard_channel(shard));
         let arguments: Vec<&[u8]> = parts.iter().map(|part| &part[..]).collect();
         let root = keys.shard(shard);
