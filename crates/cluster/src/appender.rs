@@ -16,14 +16,11 @@ use parking_lot::Mutex;
 use tokio::sync::Mutex as Turn;
 
 use crate::runtime::Runtime;
+use crate::store_time::StoreTime;
 
 /// The pause before a frame is sent again; twice as long each time, up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-
-/// For how long the store's time is counted on by the local clock before it is asked for again. A frame's
-/// time need not be exact; and appends that asked each time would wait behind the commits of a busy store.
-const TIME_GOOD_FOR: Duration = Duration::from_secs(1);
 
 /// Where a frame stands, for whoever wants to read what it wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,13 +39,11 @@ pub struct Place {
 #[derive(Debug)]
 pub struct Appender {
     log: Arc<dyn Log>,
-    store: Arc<dyn Store>,
+    time: StoreTime,
     runtime: Arc<dyn Runtime>,
     entropy: Arc<dyn Entropy>,
     give_up_after: Duration,
     partitions: Mutex<BTreeMap<Partition, Arc<Turn<Option<Line>>>>>,
-    /// The store's time when it was last asked for, and the local time then.
-    asked: Mutex<Option<(Timestamp, Duration)>>,
 }
 
 /// A producer and the number of its next frame.
@@ -68,8 +63,8 @@ impl Appender {
         entropy: Arc<dyn Entropy>,
         give_up_after: Duration,
     ) -> Self {
-        let (partitions, asked) = (Mutex::default(), Mutex::default());
-        Appender { log, store, runtime, entropy, give_up_after, partitions, asked }
+        let time = StoreTime::new(store, Arc::clone(&runtime));
+        Appender { log, time, runtime, entropy, give_up_after, partitions: Mutex::default() }
     }
 
     /// Appends events as one frame.
@@ -113,23 +108,12 @@ impl Appender {
         })
     }
 
-    /// The store's time, as it was asked for lately; else asked for again and again until it comes or the
-    /// time is over.
+    /// The store's time, asked for again and again until it comes or the time is over.
     async fn time(&self, began: Duration) -> Result<Timestamp, Fault> {
-        if let Some((time, at)) = *self.asked.lock() {
-            let since = self.runtime.elapsed().saturating_sub(at);
-            if since < TIME_GOOD_FOR {
-                return Ok(time.after(since));
-            }
-        }
         let mut pause = FIRST_PAUSE;
         loop {
-            let at = self.runtime.elapsed();
-            let fault = match self.store.now().await {
-                Ok(time) => {
-                    *self.asked.lock() = Some((time, at));
-                    return Ok(time);
-                }
+            let fault = match self.time.now().await {
+                Ok(time) => return Ok(time),
                 Err(fault) => fault,
             };
             if self.is_over(began) || !fault.retryable() {

@@ -31,6 +31,7 @@ pub mod roster;
 pub mod runtime;
 pub mod scale;
 pub mod status;
+mod store_time;
 pub mod tenure;
 pub mod worker;
 

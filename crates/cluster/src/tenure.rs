@@ -155,6 +155,11 @@ impl TenureControl {
         self.gauge.borrow().clone()
     }
 
+    /// What the work says, now and later; closed when it has ended.
+    pub fn gauges(&self) -> watch::Receiver<Gauge> {
+        self.gauge.clone()
+    }
+
     /// Whether the work stands still until an operator decides.
     pub fn is_stopped(&self) -> bool {
         self.gauge.borrow().stopped.is_some()

@@ -15,7 +15,6 @@ use std::fmt;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use consort_cluster::status::ClusterStatus;
 use consort_cluster::worker::{self, Plan};
 use consort_cluster::{Appender, Collector, Ended, Part, Role, Runtime, Tenure};
 use consort_kernel::{Entropy, Inlet, Log, Most, Name, Shard, Store};
@@ -85,15 +84,6 @@ struct Folded {
     views: Vec<Arc<View>>,
     inlet: Option<Arc<dyn Inlet>>,
     watermarks: Arc<Watermarks>,
-}
-
-/// How far the views of a stream are behind what was accepted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lag {
-    /// The age of the oldest event that is not applied, as far as it is known.
-    pub behind: Duration,
-    /// Partitions that nobody works on, or that stopped: of these nothing is known.
-    pub unknown: u32,
 }
 
 impl StreamsPart {
@@ -228,22 +218,6 @@ impl fmt::Debug for StreamsPart {
     }
 }
 
-fn worker_role(stream: &Name, index: u32) -> Role {
+pub(crate) fn worker_role(stream: &Name, index: u32) -> Role {
     Role::new(WORKER, format!("{stream}/{index}"))
-}
-
-impl Lag {
-    /// What the cluster's roles say of a stream.
-    pub fn of(stream: &Stream, status: &ClusterStatus) -> Lag {
-        let mut lag = Lag::default();
-        for index in 0..stream.partitions {
-            let role = worker_role(&stream.name, index);
-            let known = status.roles.iter().find(|known| known.role == role);
-            match known.and_then(|role| role.lag.filter(|_| role.stopped.is_none())) {
-                Some(millis) => lag.behind = lag.behind.max(Duration::from_millis(millis)),
-                None => lag.unknown += 1,
-            }
-        }
-        lag
-    }
 }

@@ -173,6 +173,7 @@ impl NodeLoop {
         // it anew or releases it.
         let Some(part) = parts.get(&role).filter(|_| !self.is_fenced()) else { return };
         let (tenure, control) = Tenure::new(role.clone(), lease.epoch);
+        self.shared.listen_to(&role, control.gauges());
         let runtime = Arc::clone(&self.options.runtime);
         let part = Arc::clone(part);
         let work = {

@@ -1,17 +1,21 @@
 //! What the rest of the program holds of a node: asks how it does, and tells it to leave.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use consort_kernel::{Fault, Store};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
-use super::Left;
+use super::{Left, Options};
 use crate::drain::{DrainError, request_drain_as};
 use crate::lease::Holder;
 use crate::role::Role;
 use crate::roster::Roster;
+use crate::runtime::Runtime;
 use crate::status::ClusterStatus;
-use crate::tenure::Part;
+use crate::tenure::{Gauge, Part};
 
 /// How a node does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,14 +56,38 @@ pub struct Handle(pub(super) Arc<Shared>);
 pub(super) struct Shared {
     pub(super) me: Holder,
     pub(super) store: Arc<dyn Store>,
+    pub(super) runtime: Arc<dyn Runtime>,
     pub(super) parts: Vec<Arc<dyn Part>>,
     pub(super) sole: bool,
+    ttl: Duration,
     pub(super) stop: watch::Sender<bool>,
     pub(super) nudge: Notify,
     pub(super) health: watch::Receiver<Health>,
+    /// What the work of each role says, or said last if it has ended.
+    gauges: Mutex<BTreeMap<Role, watch::Receiver<Gauge>>>,
 }
 
 impl Shared {
+    pub(super) fn new(options: &Options, me: Holder, health: watch::Receiver<Health>) -> Self {
+        Shared {
+            me,
+            store: Arc::clone(&options.store),
+            runtime: Arc::clone(&options.runtime),
+            parts: options.parts.clone(),
+            sole: options.sole,
+            ttl: options.ttl,
+            stop: watch::Sender::new(false),
+            nudge: Notify::new(),
+            health,
+            gauges: Mutex::default(),
+        }
+    }
+
+    /// The work of a role begins, and says of itself what `gauge` shows.
+    pub(super) fn listen_to(&self, role: &Role, gauge: watch::Receiver<Gauge>) {
+        self.gauges.lock().insert(role.clone(), gauge);
+    }
+
     /// The incarnation of the only process there can be, if that is so.
     pub(super) fn alone(&self) -> Option<u64> {
         self.sole.then_some(self.me.incarnation)
@@ -77,11 +105,30 @@ impl Handle {
         self.0.me.incarnation
     }
 
+    /// How long a lease lasts without a heartbeat.
+    pub fn lease(&self) -> Duration {
+        self.0.ttl
+    }
+
     /// The cluster as the store shows it now.
     pub async fn status(&self) -> Result<ClusterStatus, Fault> {
         let roster = Roster::read(&*self.0.store).await?.seen_by(self.0.alone());
         let roles: Vec<Role> = self.0.parts.iter().flat_map(|part| part.roles()).collect();
         Ok(ClusterStatus::of(&roster, &roles))
+    }
+
+    /// How far behind the roles are that this node works on, as far as they know. It is known here at once,
+    /// while what [`Handle::status`] shows comes as late as the store is slow.
+    pub fn own_lags(&self) -> BTreeMap<Role, Duration> {
+        let elapsed = self.0.runtime.elapsed();
+        let lag = |gauge: &watch::Receiver<Gauge>| {
+            // The other side is gone: the work has ended.
+            gauge.has_changed().ok()?;
+            let gauge = gauge.borrow();
+            gauge.lag_at(elapsed).filter(|_| gauge.stopped.is_none())
+        };
+        let gauges = self.0.gauges.lock();
+        gauges.iter().filter_map(|(role, gauge)| Some((role.clone(), lag(gauge)?))).collect()
     }
 
     /// How the node does.

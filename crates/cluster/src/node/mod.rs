@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use consort_kernel::{Entropy, Store, Timestamp};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
 pub use handle::{Handle, Health};
 
@@ -132,15 +132,8 @@ impl ClusterNode {
         tracing::info!(node = %member.id, address = %member.address, "joined the cluster");
 
         let (health, said) = watch::channel(Health::Member);
-        let shared = Arc::new(Shared {
-            me: Holder { id: member.id.clone(), incarnation: member.incarnation },
-            store: Arc::clone(&options.store),
-            parts: options.parts.clone(),
-            sole: options.sole,
-            stop: watch::Sender::new(false),
-            nudge: Notify::new(),
-            health: said,
-        });
+        let me = Holder { id: member.id.clone(), incarnation: member.incarnation };
+        let shared = Arc::new(Shared::new(&options, me, said));
         let name = format!("node {}", member.id);
         let runtime = Arc::clone(&options.runtime);
         let looping = NodeLoop::new(options, Arc::clone(&shared), member, stored, health);

@@ -31,8 +31,9 @@ impl Worker {
         entries: &[LogEntry],
     ) -> Result<Applied, Setback> {
         let now = self.options.store.now().await?;
+        let known = (now, self.options.runtime.elapsed());
         if entries.is_empty() {
-            return Ok(Applied { stand, records: 0, now });
+            return Ok(Applied { stand, records: 0, known });
         }
         self.meet_vouched(loaded, entries).await?;
         let Settled { duplicates, kept } = self.settle_ids(loaded, &stand, entries, now).await?;
@@ -70,7 +71,7 @@ impl Worker {
             loaded.cells = cells;
         }
         self.commit_checkpoint(loaded, &stand, kept).await?;
-        Ok(Applied { stand, records, now })
+        Ok(Applied { stand, records, known })
     }
 
     /// Frames that shards have applied before must be those that are read now.

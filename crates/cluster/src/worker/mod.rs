@@ -103,6 +103,8 @@ struct Worker {
     cells: Cells,
     /// Local time of the last sign that all is well.
     well_at: Duration,
+    /// The store's time when it was last known, and the local time then.
+    store_time: Option<(Timestamp, Duration)>,
     /// Local time when a frame or tick was last seen.
     heard_at: Duration,
     /// The checkpoint's era when it was last loaded.
@@ -137,6 +139,7 @@ impl Worker {
             options,
             tenure,
             well_at: now,
+            store_time: None,
             heard_at: now,
             era: None,
             applied: 0,
@@ -235,6 +238,10 @@ impl Worker {
         self.tenure.ready();
         let mut stand = loaded.start.clone();
         let mut batch = self.read(&stand).await?;
+        if let Some(entries) = &batch {
+            let now = self.options.store.now().await?;
+            self.take_up(entries, (now, self.options.runtime.elapsed()));
+        }
         while let Some(entries) = batch {
             self.heed(&entries, stand.watermark()).await?;
             if self.options.runtime.elapsed() >= load_again {
@@ -257,40 +264,50 @@ impl Worker {
             (behind.next, behind.last) = (entry.offset + 1, Some((entry.offset, entry.digest)));
         }
         let began = self.options.runtime.elapsed();
-        if !entries.is_empty() {
-            self.tenure.say(|gauge| gauge.in_hand_since = Some(began));
-        }
         let mut reader = Reader::of(self);
         reader.not_before = self.next_read(began, entries);
-        let (applied, next) = {
+        let backlog = reader.not_before.is_zero();
+        let (applied, mut next, waited) = {
             let apply = Box::pin(self.apply(loaded, stand.clone(), entries));
             let read = Box::pin(reader.read(&behind));
             match select(apply, read).await {
-                Either::Left((applied, read)) => (applied?, read.await),
-                Either::Right((next, apply)) => (apply.await?, next),
+                Either::Left((applied, read)) => {
+                    let applied = applied?;
+                    if !backlog {
+                        self.tenure.say(|gauge| {
+                            (gauge.lag, gauge.in_hand_since) = (Some(Duration::ZERO), None);
+                        });
+                    }
+                    (applied, read.await, false)
+                }
+                Either::Right((next, apply)) => (apply.await?, next, true),
             }
         };
+        if let Ok(Some(entries)) = &mut next
+            && waited
+        {
+            reader.top_up(entries).await;
+        }
         *stand = applied.stand;
         self.applied += applied.records;
         self.well_at = self.options.runtime.elapsed();
         let next = next?;
-        let behind_by = match &next {
-            Some(entries) => entries.first().map(|first| applied.now.since(first.frame.time)),
-            None => None,
-        };
-        let ahead = next
-            .as_ref()
-            .and_then(|entries| entries.first())
-            .map(|first| first.frame.time.since(applied.now))
-            .unwrap_or_default();
         let records = self.applied;
-        self.tenure.say(|gauge| {
-            gauge.applied = records;
-            gauge.lag = Some(behind_by.unwrap_or_default());
-            gauge.in_hand_since = behind_by.map(|_| began + ahead);
-            gauge.trouble = None;
-        });
+        self.tenure.say(|gauge| (gauge.applied, gauge.trouble) = (records, None));
+        self.take_up(next.as_deref().unwrap_or_default(), applied.known);
         Ok(next)
+    }
+
+    /// Tells how far behind it is with `entries` in hand, which may have come since the store's time was
+    /// asked for.
+    fn take_up(&mut self, entries: &[LogEntry], known: (Timestamp, Duration)) {
+        let (now, at) = known;
+        self.store_time = Some(known);
+        let first = entries.first().map(|first| first.frame.time);
+        self.tenure.say(|gauge| {
+            gauge.lag = Some(first.map(|time| now.since(time)).unwrap_or_default());
+            gauge.in_hand_since = first.map(|time| at + time.since(now));
+        });
     }
 
     async fn read(&self, stand: &Stand) -> Result<Option<Vec<LogEntry>>, Setback> {
@@ -298,11 +315,22 @@ impl Worker {
     }
 
     /// When to read on, in local time, after `entries` that were begun at `began`: a little later while
-    /// there is some load, at once after a silence and while there is a backlog.
+    /// there is some load, at once after a silence and while there is a backlog. A batch that is merely
+    /// large is no backlog: the next one, read at once, would be a small one. How much later varies, so that
+    /// partitions whose load began together do not work at the same moments for ever.
     fn next_read(&self, began: Duration, entries: &[LogEntry]) -> Duration {
-        let records: usize = entries.iter().map(|entry| entry.frame.records.len()).sum();
-        let backlog = self.options.batch.reached(entries.len(), 0) || records >= FULL_STEPS;
-        if entries.is_empty() || backlog { Duration::ZERO } else { began + self.options.linger }
+        let full = self.options.batch.reached(entries.len(), bytes_of(entries));
+        let Some(last) = entries.last().filter(|_| !full) else { return Duration::ZERO };
+        // Some engines give less than is asked for. But when the last of it is old, more waits behind it; older
+        // than a frame becomes that came just after the last read.
+        let age = self
+            .store_time
+            .map(|(time, at)| time.after(began.saturating_sub(at)).since(last.frame.time));
+        if age.is_some_and(|age| age > 2 * self.options.linger) {
+            return Duration::ZERO;
+        }
+        let part = 0.75 + (self.options.entropy.next() % 1000) as f64 / 2000.0;
+        began + self.options.linger.mul_f64(part)
     }
 
     /// Takes note of what was read, or of silence, which may call for a tick.
@@ -403,6 +431,24 @@ impl Reader {
         Ok(Some(entries))
     }
 
+    /// Adds what came while `entries` waited for their turn. Otherwise it would wait for them and for what they
+    /// wait for: the views of a stream that is as fast as it can be would be behind by half as much again.
+    async fn top_up(&mut self, entries: &mut Vec<LogEntry>) {
+        let Some(last) = entries.last() else { return };
+        if !self.gathers || self.batch.reached(entries.len(), bytes_of(entries)) {
+            return;
+        }
+        let cursor = last.cursor();
+        // What goes wrong here is met again by the next read.
+        tokio::select! {
+            biased;
+            () = self.tenure.ending() => {}
+            more = self.log.read(&self.partition, &cursor, self.batch, Duration::ZERO) => {
+                entries.extend(more.unwrap_or_default());
+            }
+        }
+    }
+
     /// Reads on while there is more at once. Some engines give little in one read: a broker delivers a few
     /// frames ahead, and the next ones when those are taken.
     async fn gather(&self, entries: &mut Vec<LogEntry>) {
@@ -430,8 +476,8 @@ struct Applied {
     /// Behind its last frame.
     stand: Stand,
     records: u64,
-    /// The store's time.
-    now: Timestamp,
+    /// The store's time, and the local time then.
+    known: (Timestamp, Duration),
 }
 
 impl From<CommitError> for Setback {

@@ -20,6 +20,8 @@ pub(crate) enum Mode {
     Silent,
     /// Reads are answered; commits wait until the store behaves otherwise.
     Withholding,
+    /// Every commit takes so long.
+    Slow(Duration),
     /// Calls fail and change nothing.
     Failing,
     /// Every other commit is applied and every other is not; of all of them nobody knows.
@@ -76,6 +78,9 @@ impl Store for UnsoundStore {
         let mut mode = self.mode.subscribe();
         let _ = mode.wait_for(|mode| *mode != Mode::Withholding).await;
         let mode = self.answer().await.map_err(CommitError::Engine)?;
+        if let Mode::Slow(time) = mode {
+            tokio::time::sleep(time).await;
+        }
         if mode != Mode::Unknowing {
             return self.inner.commit(shard, commit).await;
         }

@@ -100,6 +100,11 @@ impl Cluster {
         })
     }
 
+    /// The node, once it has joined.
+    pub(crate) fn node(&self) -> Option<&Handle> {
+        self.0.handle.get()
+    }
+
     /// The cluster as it was a moment ago.
     pub(crate) async fn recent(&self) -> Result<Arc<ClusterStatus>, Problem> {
         let now = Instant::now();

@@ -1,11 +1,13 @@
-//! What came in during the last seconds: a count for each tenth of a second.
+//! What came in during the last minute: a count for each tenth of a second.
 
 use std::time::Duration;
 
 const SLICE: Duration = Duration::from_millis(100);
 
-/// 12.8 s: well over twice the lag above which the details no longer matter.
-const SLICES: usize = 128;
+const SLICES: usize = 640;
+
+/// How long it remembers for certain.
+pub(super) const REMEMBERS: Duration = Duration::from_secs(63);
 
 #[derive(Debug)]
 pub(super) struct History {
@@ -100,9 +102,10 @@ mod tests {
         let mut history = History::new();
         history.add(ms(0), 7);
         history.add(SLICE * (SLICES as u32 - 1), 2);
-        assert_eq!(history.since(ms(0), ms(12_750)) as u64, 9);
+        assert_eq!(history.since(ms(0), ms(63_950)) as u64, 9);
+        assert_eq!(history.since(ms(63_950) - REMEMBERS, ms(63_950)) as u64, 2);
         history.add(SLICE * SLICES as u32, 1);
-        assert_eq!(history.since(ms(0), ms(12_850)) as u64, 3);
+        assert_eq!(history.since(ms(0), ms(64_050)) as u64, 3);
         history.add(ms(3_600_000), 1);
         assert_eq!(history.since(ms(0), ms(3_600_050)) as u64, 1);
         assert_eq!(history.total(), 11);

@@ -183,14 +183,14 @@ fn nothing_is_refused_while_nothing_is_slow() {
 fn slow_workers_are_not_outrun_and_not_starved() {
     for (which, mut stream) in streams(true) {
         stream.run(WELL, 10);
-        // The gate sees a lag only when it is there, and by then three seconds of work have come.
-        let first = stream.run(SLOW_WORKERS, 10);
-        assert!(first.lag_most < Duration::from_secs(5), "{which}: {first:?}");
-        assert!(first.backlog_most < 5 * SLOW_WORKERS.applies, "{which}: {first:?}");
+        // The gate sees a lag only when it is there, and by then six seconds of work have come.
+        let first = stream.run(SLOW_WORKERS, 20);
+        assert!(first.lag_most < Duration::from_secs(8), "{which}: {first:?}");
+        assert!(first.backlog_most < 8 * SLOW_WORKERS.applies, "{which}: {first:?}");
         let then = stream.run(SLOW_WORKERS, 60);
-        assert!(then.lag_most < Duration::from_secs(2), "{which}: {then:?}");
-        assert!(then.backlog_most < 2 * SLOW_WORKERS.applies, "{which}: {then:?}");
-        for (seen, seconds) in [(&first, 10), (&then, 60)] {
+        assert!(then.lag_most < Duration::from_secs(3), "{which}: {then:?}");
+        assert!(then.backlog_most < 3 * SLOW_WORKERS.applies, "{which}: {then:?}");
+        for (seen, seconds) in [(&first, 20), (&then, 60)] {
             let could = SLOW_WORKERS.applies * seconds;
             assert!(seen.applied * 100 >= could * 95, "{which}: {seen:?}");
         }

@@ -9,7 +9,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode, header};
 use axum::response::Response;
 use consort_cluster::{Appender, Collector, Lanes, TokioRuntime};
-use consort_kernel::memory::MemoryLog;
+use consort_kernel::memory::{MemoryLog, MemoryStore};
 use consort_kernel::{Cursor, Log as _, Most, Name, Partition, SeededEntropy, SystemClock, memory};
 use consort_line::Dialect;
 use consort_views::{Definitions, Schema, Stream, Unknown};
@@ -19,9 +19,10 @@ use tokio::time::{Instant, sleep};
 use tower::ServiceExt as _;
 
 use super::{Options, Streams};
+use crate::cluster::{Cluster, Resolvers};
 use crate::gate::{Gate, GateKind};
 use crate::metrics::Metrics;
-use crate::views::Paths;
+use crate::views::{self, Paths, Views};
 
 /// More than a lagging stream is let have at once, and less than one step of a post.
 const LINES: usize = 3_000;
@@ -30,6 +31,9 @@ const TOLD_EVERY: Duration = Duration::from_millis(250);
 
 struct Bed {
     log: Arc<MemoryLog>,
+    store: Arc<MemoryStore>,
+    definitions: Arc<Definitions>,
+    streams: Streams,
     door: Router,
     gate: Gate,
 }
@@ -39,19 +43,22 @@ fn bed() -> Bed {
     let (log, store) = (Arc::new(log), Arc::new(store));
     let (runtime, entropy) = (TokioRuntime::current(), Arc::new(SeededEntropy::new(7)));
     let second = Duration::from_secs(1);
-    let appender = Appender::new(log.clone(), store, runtime.clone(), entropy.clone(), second);
+    let appender =
+        Appender::new(log.clone(), store.clone(), runtime.clone(), entropy.clone(), second);
     let schema = Schema::of_lines(Vec::new(), Unknown::Ignore, Dialect::Strict);
     let stream = Stream::plain(Name::new("events").unwrap(), schema);
     let linger = Duration::from_millis(1);
+    let definitions = Definitions { streams: vec![Arc::new(stream)], views: Vec::new() };
     let streams = Streams::new(Options {
-        definitions: &Definitions { streams: vec![Arc::new(stream)], views: Vec::new() },
+        definitions: &definitions,
         gates: BTreeMap::from([("events".into(), GateKind::Adaptive)]),
         collector: Collector::new(Arc::new(appender), runtime, linger, Lanes::unbounded()),
         entropy,
         metrics: &mut Metrics::new("0"),
     });
     let gate = streams.entrances()["events"].gate.clone();
-    Bed { log, door: streams.routes(&mut Paths::default()), gate }
+    let (definitions, door) = (Arc::new(definitions), streams.routes(&mut Paths::default()));
+    Bed { log, store, definitions, streams, door, gate }
 }
 
 impl Bed {
@@ -67,12 +74,12 @@ impl Bed {
         all.unwrap().iter().map(|entry| entry.frame.records.len()).sum()
     }
 
-    /// Tells the gate this lag until the answer is ended.
-    fn lagging(&self, lag: Duration) -> JoinHandle<()> {
-        let gate = self.gate.clone();
+    /// Tells the gate the lag at each moment, until the answer is ended.
+    fn lagging(&self, lag: impl Fn(Duration) -> Duration + Send + 'static) -> JoinHandle<()> {
+        let (gate, began) = (self.gate.clone(), Instant::now());
         tokio::spawn(async move {
             loop {
-                gate.lag(lag);
+                gate.lag(lag(began.elapsed()));
                 sleep(TOLD_EVERY).await;
             }
         })
@@ -82,7 +89,8 @@ impl Bed {
 #[tokio::test(start_paused = true)]
 async fn writers_of_lines_hear_of_overload_in_the_words_of_their_database() {
     let bed = bed();
-    let lagging = bed.lagging(Duration::from_secs(10));
+    // Nothing is applied.
+    let lagging = bed.lagging(|elapsed| elapsed + Duration::from_secs(10));
     sleep(2 * TOLD_EVERY).await;
     assert_eq!(bed.write("/write?db=events").await.status(), StatusCode::NO_CONTENT);
     assert_eq!(bed.stored().await, LINES);
@@ -99,9 +107,37 @@ async fn writers_of_lines_hear_of_overload_in_the_words_of_their_database() {
         assert_eq!(bed.stored().await, LINES, "nothing of what is refused is stored");
     }
     lagging.abort();
-    let well = bed.lagging(Duration::ZERO);
+    let well = bed.lagging(|_| Duration::ZERO);
     sleep(Duration::from_secs(5)).await;
     assert_eq!(bed.write("/write?db=events").await.status(), StatusCode::NO_CONTENT);
     assert_eq!(bed.stored().await, 2 * LINES);
     well.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_nobody_works_on_is_taken_for_one_that_is_behind() {
+    let (bed, mut metrics) = (bed(), Metrics::new("0"));
+    // A node that has not joined: it knows of no worker, its own or another's.
+    let cluster = Cluster::new(Box::new(|_| 1), Resolvers::default(), &mut metrics);
+    let _views = Views::new(views::Options {
+        definitions: Arc::clone(&bed.definitions),
+        store: bed.store.clone(),
+        runtime: TokioRuntime::current(),
+        cluster,
+        streams: bed.streams.clone(),
+        metrics: &mut metrics,
+    });
+    sleep(Duration::from_secs(4)).await;
+    for _ in 0..10 {
+        let soon = bed.write("/write?db=events").await;
+        assert_eq!(soon.status(), StatusCode::NO_CONTENT, "an owner may have died");
+    }
+    sleep(Duration::from_secs(10)).await;
+    let mut answers = Vec::new();
+    for _ in 0..10 {
+        answers.push(bed.write("/write?db=events").await.status());
+    }
+    let refused = answers.iter().filter(|status| **status == StatusCode::SERVICE_UNAVAILABLE);
+    // A hundred lines a second are let in whatever the lag, and refusing takes its time.
+    assert!(refused.count() >= 5, "{answers:?}");
 }

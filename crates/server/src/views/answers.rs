@@ -226,8 +226,8 @@ impl Views {
 fn lag_text(lag: Option<Lag>) -> String {
     match lag {
         None => "unknown".into(),
-        Some(Lag { behind, unknown: 0 }) => format!("{:.3}", behind.as_secs_f64()),
-        Some(Lag { behind, unknown }) => {
+        Some(Lag { behind, unknown: 0, .. }) => format!("{:.3}", behind.as_secs_f64()),
+        Some(Lag { behind, unknown, .. }) => {
             format!("{:.3}; unknown-partitions={unknown}", behind.as_secs_f64())
         }
     }

@@ -5,15 +5,24 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use consort_cluster::ClusterStatus;
+use consort_cluster::node::TTL;
 use consort_views::{Definitions, Lag};
 use parking_lot::Mutex;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use crate::cluster::Cluster;
 use crate::streams::Streams;
 
 /// How often the cluster is asked. Nodes say how far behind they are with every heartbeat, twice a second.
-const EVERY: Duration = Duration::from_millis(250);
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// How often the lag is told. A node knows of its own roles at once.
+const TELL_EVERY: Duration = Duration::from_millis(100);
+
+/// What a role that moves takes beyond the lease of its last owner: until another has taken it up, has read its
+/// first frames and has said so.
+const TAKEN_UP_WITHIN: Duration = Duration::from_secs(2);
 
 /// The lag of every stream. When all clones are dropped, nobody follows it any more.
 #[derive(Clone, Debug)]
@@ -38,9 +47,15 @@ impl Lags {
         cluster: Cluster,
         streams: Streams,
     ) -> Lags {
-        let known = Arc::default();
-        let following = follow(Arc::clone(definitions), cluster, streams, Arc::clone(&known));
-        Lags { known, _following: Arc::new(Following(tokio::spawn(following))) }
+        let known = Arc::<Mutex<BTreeMap<String, Lag>>>::default();
+        let teller = Teller {
+            definitions: Arc::clone(definitions),
+            cluster,
+            streams,
+            known: Arc::clone(&known),
+            seen: Mutex::default(),
+        };
+        Lags { known, _following: Arc::new(Following(tokio::spawn(teller.run()))) }
     }
 
     /// The lag of a stream as it was last heard; `None` while nothing is known.
@@ -49,27 +64,118 @@ impl Lags {
     }
 }
 
-async fn follow(
+/// What tells the lag.
+struct Teller {
     definitions: Arc<Definitions>,
     cluster: Cluster,
     streams: Streams,
     known: Arc<Mutex<BTreeMap<String, Lag>>>,
-) {
-    let mut ticks = interval(EVERY);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        // While the cluster cannot be asked, what was known grows old: better nothing than that.
-        let Ok(status) = cluster.recent().await else {
-            known.lock().clear();
-            continue;
-        };
-        for stream in &definitions.streams {
-            let lag = Lag::of(stream, &status);
-            known.lock().insert(stream.name.to_string(), lag);
-            if let Some(entrance) = streams.entrances().get(stream.name.as_str()) {
-                entrance.gate.lag(lag.behind);
+    /// The cluster when it was last seen.
+    seen: Mutex<Option<Arc<ClusterStatus>>>,
+}
+
+impl Teller {
+    /// Looks at the cluster again and again, and tells the lag meanwhile: a look takes as long as the store is
+    /// slow, and just then the gates must hear of it.
+    async fn run(self) {
+        tokio::join!(self.look(), self.tell());
+    }
+
+    async fn look(&self) {
+        let mut ticks = ticks(LOOK_EVERY);
+        loop {
+            ticks.tick().await;
+            // While the cluster cannot be asked, what was seen grows old: better nothing than that.
+            let status = self.cluster.recent().await.ok();
+            *self.seen.lock() = status;
+        }
+    }
+
+    async fn tell(&self) {
+        let mut ticks = ticks(TELL_EVERY);
+        let mut streams: BTreeMap<&str, LastKnown> = BTreeMap::new();
+        loop {
+            ticks.tick().await;
+            let (now, status) = (Instant::now(), self.seen.lock().clone());
+            let node = self.cluster.node();
+            let (id, own) = node.map(|node| (node.id(), node.own_lags())).unwrap_or_default();
+            let grace = node.map_or(TTL, |node| node.lease()) + TAKEN_UP_WITHIN;
+            let nothing = status.is_none() && own.is_empty();
+            for stream in &self.definitions.streams {
+                let name = stream.name.as_str();
+                let lag = Lag::of(stream, status.as_deref(), id, &own);
+                match nothing {
+                    true => self.known.lock().remove(name),
+                    false => self.known.lock().insert(name.to_string(), lag),
+                };
+                let last =
+                    streams.entry(name).or_insert(LastKnown { at: now, behind: Duration::ZERO });
+                let behind = last.behind(lag, now, grace);
+                if let Some(entrance) = self.streams.entrances().get(name) {
+                    entrance.gate.lag(behind);
+                }
             }
+        }
+    }
+}
+
+/// The lag of a stream when all of its partitions had a worker.
+struct LastKnown {
+    at: Instant,
+    behind: Duration,
+}
+
+impl LastKnown {
+    /// How far behind a stream is to be taken for. While a partition is without a worker, its lag is not known, and
+    /// does not become less; and if nobody takes it up in time, it grows. Nor does it become less because somebody
+    /// has taken it up who has yet to say how far behind it is; but one who never does is not waited for.
+    fn behind(&mut self, lag: Lag, now: Instant, grace: Duration) -> Duration {
+        let passed = now - self.at;
+        if lag.unattended > 0 {
+            return lag.behind.max(self.behind + passed.saturating_sub(grace));
+        }
+        if lag.silent > 0 && passed < grace {
+            return lag.behind.max(self.behind);
+        }
+        *self = LastKnown { at: now, behind: lag.behind };
+        lag.behind
+    }
+}
+
+fn ticks(every: Duration) -> Interval {
+    let mut ticks = interval(every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_without_a_worker_does_not_catch_up_and_then_falls_behind() {
+        let (start, second) = (Instant::now(), Duration::from_secs(1));
+        let mut last = LastKnown { at: start, behind: Duration::ZERO };
+        // At which second; how far the others are behind (s), how many have no worker, how many one that says
+        // nothing; what that comes to.
+        let table = [
+            (1, 0, 0, 0, 0, "all is well"),
+            (2, 3, 0, 0, 3, "the store is slow"),
+            (4, 0, 2, 0, 3, "the node lost its leases: nothing was applied by that"),
+            (5, 0, 0, 2, 3, "they are taken up: nothing was applied by that either"),
+            (6, 4, 2, 0, 4, "the others are worse"),
+            (7, 0, 2, 0, 3, "just in time"),
+            (10, 0, 2, 0, 6, "nobody takes them up"),
+            (11, 5, 0, 0, 5, "somebody did"),
+            (12, 0, 0, 0, 0, "and caught up"),
+            (13, 2, 0, 1, 2, "another is taken up"),
+            (18, 1, 0, 1, 1, "by somebody who never says anything"),
+        ];
+        for (at, behind, unattended, silent, comes_to, why) in table {
+            let unknown = unattended + silent;
+            let lag = Lag { behind: behind * second, unknown, unattended, silent };
+            let told = last.behind(lag, start + at * second, 5 * second);
+            assert_eq!(told, comes_to * second, "{why}");
         }
     }
 }
