@@ -12,6 +12,7 @@ mod settings;
 mod signals;
 mod status;
 mod table;
+mod tour;
 
 use std::process::ExitCode;
 

@@ -8,7 +8,7 @@ use consort_cluster::Left;
 
 use super::settings::SettingArgs;
 use super::signals::{self, Signals};
-use super::{ENGINE_FAILED, FAILED, fail};
+use super::{ENGINE_FAILED, FAILED, fail, tour};
 use crate::logging::{self, announce};
 
 pub(super) fn run(settings: &SettingArgs) -> ExitCode {
@@ -19,18 +19,21 @@ pub(super) fn run(settings: &SettingArgs) -> ExitCode {
     logging::start(&config.log);
     raise_open_files();
     match tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("consort").build() {
-        Ok(runtime) => runtime.block_on(serve(config)),
+        Ok(runtime) => runtime.block_on(serve(config, settings.config.is_none())),
         Err(error) => fail(FAILED, &format!("cannot start threads: {error}")),
     }
 }
 
-async fn serve(config: Config) -> ExitCode {
+async fn serve(mut config: Config, tour: bool) -> ExitCode {
     let mut signals = match Signals::new() {
         Ok(signals) => signals,
         Err(error) => return fail(FAILED, &format!("cannot listen for signals: {error}")),
     };
     let format = config.log.format;
     announce(format, &format!("consort {}", env!("CARGO_PKG_VERSION")));
+    if tour && let Err(error) = tour::begin(&mut config).await {
+        return fail(FAILED, &format!("the tour's upstream cannot start: {error}"));
+    }
     let started = tokio::select! {
         started = Node::start(config) => started,
         // Nothing has been accepted yet, so there is nothing to finish.
@@ -39,12 +42,19 @@ async fn serve(config: Config) -> ExitCode {
     let node = match started {
         Ok(node) => node,
         Err(error @ StartError::Engine { .. }) => return fail(ENGINE_FAILED, &error.to_string()),
+        Err(error @ StartError::Definitions(_)) if tour => {
+            let hint = "the tour of another release was here: delete ./consort-tour, or run it in another folder";
+            return fail(FAILED, &format!("{error}\n{hint}"));
+        }
         Err(error) => return fail(FAILED, &error.to_string()),
     };
     for line in node.report() {
         announce(format, line);
     }
     announce(format, &format!("node '{}' listens on http://{}", node.id(), node.address()));
+    if tour {
+        tour::guide(node.address()).iter().for_each(|line| announce(format, line));
+    }
     until_the_end(node, signals, format).await
 }
 

@@ -41,7 +41,7 @@ use std::time::Duration;
 
 use consort_feeds::{Outlet, SinkConfig, UnknownSink};
 use consort_server::Tokens;
-use consort_server::once::Space;
+use consort_server::once::{Space, Template};
 use consort_server::udp::IpNet;
 use consort_views::Definitions;
 
@@ -58,8 +58,9 @@ use schema::Setting;
 /// The engine of the tour, which runs when no config file is given.
 pub const TOUR_ENGINE: &str = "embedded:./consort-tour";
 
-/// What the tour shows: its streams and views. Its other settings are the defaults.
-const TOUR: &str = include_str!("../../../../examples/lifts.toml");
+/// What the tour shows: its streams, views and spaces. Its other settings are the defaults.
+const TOUR: &str =
+    concat!(include_str!("../../../../examples/lifts.toml"), include_str!("tour.toml"));
 
 /// A duration such as "500ms", for the command line.
 pub fn duration(text: &str) -> Result<Duration, String> {
@@ -293,6 +294,17 @@ impl Config {
 }
 
 impl Config {
+    /// Has every space of once ask the sample upstream that listens here: it is the tour's.
+    pub fn ask_upstream_at(&mut self, address: SocketAddr) {
+        for space in &mut self.once.spaces {
+            if let Ok(template) =
+                Template::parse(&format!("http://{address}/items/{{path}}?{{query}}"))
+            {
+                space.upstream = template;
+            }
+        }
+    }
+
     /// The sinks that views name, each with the feeds of those views. `views` are the names of views, each
     /// with the names of its sinks.
     pub fn outlets<'a>(

@@ -370,7 +370,8 @@ CONSORT_SOMETHING_ELSE_ENTIRELY: no setting has this environment variable
 fn without_a_file_the_tour_runs_and_on_no_other_engine() {
     let tour = Config::resolve(&Sources::default()).unwrap();
     assert_eq!(tour.engine.url.reveal(), TOUR_ENGINE);
-    assert_eq!((tour.definitions.streams.len(), tour.definitions.views.len()), (1, 7));
+    assert_eq!((tour.definitions.streams.len(), tour.definitions.views.len()), (2, 9));
+    assert_eq!(tour.once.spaces.len(), 1);
 
     let sources = Sources {
         flags: vec![Flag::new("--engine", "engine.url", "memory:")],

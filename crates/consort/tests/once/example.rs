@@ -53,6 +53,38 @@ async fn the_example_does_what_it_says() {
         assert!(output.status.success(), "{command}: {output:?}");
     }
 
+    five_of_one_list(address).await;
+    let asked_once = || async { calls(upstream, "five").await == 1 };
+    eventually("the upstream was asked once", PATIENCE, asked_once).await;
+}
+
+#[tokio::test]
+async fn the_tour_has_the_list_and_asks_an_upstream_of_its_own() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = consort(&["serve", "--listen", "127.0.0.1:0"]);
+    command.current_dir(folder.path());
+    let node = Process::start(&command, &folder.path().join("node.log"));
+    let address = listens(&node, "listens on http://").await;
+    five_of_one_list(address).await;
+    // What it says can be tried is what can be.
+    let said = || async { node.output().contains("position=[0-4]'").then_some(()) };
+    eventually("it says what to try", PATIENCE, said).await;
+    let output = node.output();
+    let curls: Vec<&str> = output
+        .lines()
+        .filter_map(|line| line.split_once("  curl "))
+        .map(|(_, rest)| rest)
+        .collect();
+    assert_eq!(curls.len(), 5, "{output}");
+    for curl in curls {
+        let command = format!("curl --fail {curl}");
+        let output = Command::new("sh").args(["-ec", &command]).output().expect("a shell");
+        assert!(output.status.success(), "{command}: {output:?}");
+    }
+}
+
+/// Asks for all items at once: they are of one list.
+async fn five_of_one_list(address: SocketAddr) {
     let asking = (0..5).map(|position| async move {
         let path = format!("/once/items/five?delay=300ms&position={position}");
         Caller::of(address).good(&path).await
@@ -64,6 +96,4 @@ async fn the_example_does_what_it_says() {
     for (position, item) in items.iter().enumerate() {
         assert_eq!((&item["position"], &item["call"]), (&position.into(), &items[0]["call"]));
     }
-    let asked_once = || async { calls(upstream, "five").await == 1 };
-    eventually("the upstream was asked once", PATIENCE, asked_once).await;
 }

@@ -101,3 +101,25 @@ async fn what_is_stale_is_served_when_the_upstream_is_away() {
     };
     eventually("it is stale", PATIENCE, aged).await;
 }
+
+#[tokio::test]
+async fn what_is_asked_for_all_the_time_is_refreshed_before_its_end_and_nobody_waits() {
+    let bed = Bed::start("fresh_for = '5s'\n").await;
+    let mut caller = bed.caller();
+    // In the last tenth of its life. A machine that stands still just then misses the moment, and tries again.
+    for number in 1..=10 {
+        let path = format!("/once/items/{number}?delay=100ms");
+        let first = caller.good(&path).await.generation();
+        loop {
+            let said = caller.good(&path).await;
+            if !said.header("cache-status").contains("hit") {
+                break;
+            }
+            if said.generation() != first {
+                assert_eq!(bed.calls(&number.to_string()).await, 2);
+                return;
+            }
+        }
+    }
+    panic!("each time somebody had to wait for the new answer");
+}

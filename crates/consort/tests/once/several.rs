@@ -1,9 +1,9 @@
-//! Several nodes on one Redis: one answer for all of them, whatever becomes of the node that computes it.
+//! Several nodes on one Redis, or on a Redis Cluster: one answer for all of them, whatever becomes of the node that computes it.
 
 use std::fs;
 use std::net::SocketAddr;
 
-use consort_testbed::{Port, Process, RedisOptions, RedisServer, eventually};
+use consort_testbed::{Port, Process, RedisCluster, RedisOptions, RedisServer, eventually};
 use futures::future::join_all;
 use serde_json::json;
 use tempfile::TempDir;
@@ -11,26 +11,23 @@ use tempfile::TempDir;
 use crate::bed::{Caller, PATIENCE, Said, calls, consort, listens, start_upstream};
 
 struct Nodes {
-    redis: RedisServer,
     upstream: SocketAddr,
     nodes: Vec<(Process, SocketAddr)>,
     _kept: (Process, Vec<Port>, TempDir),
 }
 
 impl Nodes {
-    /// Three nodes with the space `items`.
-    async fn start(items: &str) -> Nodes {
+    /// Three nodes on this engine, with the space `items`.
+    async fn start(engine: &str, items: &str) -> Nodes {
         let folder = tempfile::tempdir().expect("a folder");
         let (process, upstream) = start_upstream(&folder).await;
-        let redis = RedisServer::start(RedisOptions::default()).await;
         let (mut nodes, mut ports) = (Vec::new(), Vec::new());
         for id in ["a", "b", "c"] {
             let port = Port::claim();
             let address = SocketAddr::from(([127, 0, 0, 1], port.number()));
             let text = format!(
-                "[node]\nid = '{id}'\n[http]\nlisten = '{address}'\n[engine]\nurl = '{}'\n\
-                 [once.items]\nupstream = 'http://{upstream}/items/{{path}}?{{query}}'\n{items}",
-                redis.url()
+                "[node]\nid = '{id}'\n[http]\nlisten = '{address}'\n[engine]\nurl = '{engine}'\n\
+                 [once.items]\nupstream = 'http://{upstream}/items/{{path}}?{{query}}'\n{items}"
             );
             let path = folder.path().join(format!("{id}.toml"));
             fs::write(&path, text).expect("a file");
@@ -42,7 +39,7 @@ impl Nodes {
         for (node, _) in &nodes {
             listens(node, "listens on http://").await;
         }
-        Nodes { redis, upstream, nodes, _kept: (process, ports, folder) }
+        Nodes { upstream, nodes, _kept: (process, ports, folder) }
     }
 
     /// Asks all nodes at once, `times` each.
@@ -62,9 +59,8 @@ fn one_generation(answers: &[Said]) -> String {
     generation
 }
 
-#[tokio::test]
-async fn all_nodes_give_one_answer_and_let_go_of_it_together() {
-    let bed = Nodes::start("fresh_for = '1h'\nrefresh_early = false\n").await;
+async fn one_answer_on(engine: &str) {
+    let bed = Nodes::start(engine, "fresh_for = '1h'\nrefresh_early = false\n").await;
     for round in 0..5 {
         let path = format!("/once/items/round{round}?delay=200ms&tag=red");
         let generation = one_generation(&bed.ask(&path, 10).await);
@@ -86,8 +82,22 @@ async fn all_nodes_give_one_answer_and_let_go_of_it_together() {
 }
 
 #[tokio::test]
+async fn all_nodes_give_one_answer_and_let_go_of_it_together() {
+    let redis = RedisServer::start(RedisOptions::default()).await;
+    one_answer_on(&redis.url()).await;
+}
+
+#[tokio::test]
+async fn all_nodes_on_a_cluster_give_one_answer_and_let_go_of_it_together() {
+    let redis = RedisCluster::start(RedisOptions::default()).await;
+    one_answer_on(&redis.url()).await;
+}
+
+#[tokio::test]
 async fn a_node_that_dies_while_it_computes_is_replaced_by_one() {
-    let mut bed = Nodes::start("fresh_for = '1h'\nlease = '1s'\nrefresh_early = false\n").await;
+    let redis = RedisServer::start(RedisOptions::default()).await;
+    let items = "fresh_for = '1h'\nlease = '1s'\nrefresh_early = false\n";
+    let mut bed = Nodes::start(&redis.url(), items).await;
     let path = "/once/items/a?delay=3s";
     let first = bed.nodes[0].1;
     let lost = tokio::spawn(async move {
@@ -107,15 +117,16 @@ async fn a_node_that_dies_while_it_computes_is_replaced_by_one() {
 
 #[tokio::test]
 async fn without_the_store_nothing_is_computed_and_everybody_is_told() {
-    let mut bed = Nodes::start("wait = '5s'\n").await;
-    bed.redis.kill().await;
+    let mut redis = RedisServer::start(RedisOptions::default()).await;
+    let bed = Nodes::start(&redis.url(), "wait = '5s'\n").await;
+    redis.kill().await;
     for answer in bed.ask("/once/items/a", 3).await {
         assert!([503, 504].contains(&answer.status()), "{}", answer.text());
         assert_eq!(answer.header("content-type"), "application/problem+json");
         assert!(!answer.header("retry-after").is_empty(), "{answer:?}");
     }
     assert_eq!(calls(bed.upstream, "a").await, 0);
-    bed.redis.restart().await;
+    redis.restart().await;
     let upstream = bed.upstream;
     let heals = || async {
         let answers = bed.ask("/once/items/a", 3).await;
@@ -123,4 +134,21 @@ async fn without_the_store_nothing_is_computed_and_everybody_is_told() {
     };
     eventually("it goes on", PATIENCE, heals).await;
     assert_eq!(calls(upstream, "a").await, 1);
+}
+
+#[tokio::test]
+async fn with_reelection_a_failure_is_of_one_node_and_another_tries_for_itself() {
+    let redis = RedisServer::start(RedisOptions::default()).await;
+    let items =
+        "fresh_for = '1h'\nerrors_for = '1h'\non_error = 'reelect'\nrefresh_early = false\n";
+    let bed = Nodes::start(&redis.url(), items).await;
+    let answers = bed.ask("/once/items/a?delay=500ms&fail=1", 5).await;
+    // The node that asked first, and nobody else, was told of the failure; a request that came to it late may have
+    // missed it.
+    let failed = answers.iter().filter(|answer| answer.status() == 502).count();
+    assert!((1..=5).contains(&failed), "{failed} of {answers:?}");
+    let good: Vec<Said> = answers.into_iter().filter(|answer| answer.status() == 200).collect();
+    assert_eq!(good.len(), 15 - failed);
+    one_generation(&good);
+    assert_eq!(calls(bed.upstream, "a").await, 2);
 }

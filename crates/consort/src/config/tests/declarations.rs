@@ -20,7 +20,7 @@ pub(super) fn told(text: &str) -> Vec<String> {
 
 #[test]
 fn the_example_of_the_lifts_is_good() {
-    let config = good(TOUR);
+    let config = good(include_str!("../../../../../examples/lifts.toml"));
     assert_eq!(config.engine.url.reveal(), "embedded:./lifts-data");
     let expected = [
         "stream 'lift_rides': 7 fields, 8 partitions, key skier, POST /skiers/{resort}/seasons/{season}/days/{day}/skiers/{skier}",

@@ -1,0 +1,36 @@
+//! The tour: what `consort serve` runs without a config file, and what it says of it.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use consort::Config;
+use consort::upstream::SampleUpstream;
+
+/// As slow as something that is worth asking for once.
+const DELAY: Duration = Duration::from_millis(200);
+
+/// Starts the upstream that the tour's list is asked of, and has it asked there. It ends with the process.
+pub(super) async fn begin(config: &mut Config) -> Result<(), String> {
+    let free = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let upstream = SampleUpstream::bind(free, DELAY).await.map_err(|error| error.to_string())?;
+    config.ask_upstream_at(upstream.address());
+    tokio::spawn(upstream.run(std::future::pending()));
+    Ok(())
+}
+
+/// What can be tried with the node at `address`, from another shell. Beyond loopback it needs a token, which is not
+/// for printing.
+pub(super) fn guide(address: SocketAddr) -> Vec<String> {
+    if !address.ip().is_loopback() {
+        return Vec::new();
+    }
+    [
+        "this is the tour; try, from another shell:".to_owned(),
+        format!("  curl -d '{{\"time\": 217, \"liftID\": 21}}' http://{address}/skiers/1/seasons/2026/days/45/skiers/7"),
+        format!("  curl 'http://{address}/views/skier_vertical?skier=7'"),
+        format!("  curl -d 'event_type=http-5xx,product=a value=ann' http://{address}/streams/events"),
+        format!("  curl http://{address}/views/unique_user_event"),
+        format!("  curl --parallel --parallel-immediate 'http://{address}/once/items/today?position=[0-4]'"),
+    ]
+    .into()
+}
