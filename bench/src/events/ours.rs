@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::UdpSocket;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -61,7 +61,7 @@ pub(super) struct Node {
 }
 
 fn program() -> Result<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/release/consort");
+    let path = std::env::current_exe()?.with_file_name("consort");
     ensure!(path.exists(), "{} is not built: cargo build --release", path.display());
     Ok(path)
 }

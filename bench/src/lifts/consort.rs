@@ -27,6 +27,9 @@ const READY: &str = "/readyz";
 const STREAM: &str = "lift_rides";
 /// The view of the example beyond the six questions.
 const SEVENTH: &str = "resort_skier_vertical";
+/// On a broker, as many partitions as the usual design has queues: each frame costs the broker much the same,
+/// however much is in it.
+const PARTITIONS: i64 = 2;
 /// More than any load opens.
 const CONNECTIONS: i64 = 4_096;
 
@@ -155,6 +158,7 @@ impl Consort {
                 engine.insert("url".into(), redis.into());
                 engine.insert("broker".into(), amqp.into());
                 engine.insert("namespace".into(), namespace.into());
+                engine.insert("partitions".into(), PARTITIONS.into());
             }
         }
         table(&mut config, "log")?.insert("level".into(), "warn".into());

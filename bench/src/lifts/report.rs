@@ -41,7 +41,8 @@ impl LiftsReport {
         let how = format!(
             "Posts of single rides by wrk with 2 threads on the same machine: random skiers, resorts and \
              lifts of one day; every contestant is a process of its own. Consort keeps the six views of \
-             examples/lifts.toml that answer questions (not the seventh, for one more route of the API). Contestants in turn, {each:?} each, \
+             examples/lifts.toml that answer questions (not the seventh, for one more route of the \
+             API), and has two partitions on the broker, as many as the usual design has queues. Contestants in turn, {each:?} each, \
              rounds: {rounds} after one to warm up; figures are medians of the rounds, ratios are medians of \
              the rounds' ratios. \"Sustained\" counts the time until all views had everything. Redis with \
              AOF everysec. Overload for {overload:?}: posts at a fixed rate, times from when a post was due, \
