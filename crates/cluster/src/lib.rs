@@ -47,7 +47,7 @@ pub use observer::{Observer, Unobserved};
 pub use report::{Pause, PauseCause};
 pub use role::Role;
 pub use roster::Roster;
-pub use runtime::{Runtime, Task, TokioRuntime};
+pub use runtime::{ApartRuntime, Runtime, Task, TokioRuntime};
 pub use scale::Scale;
 pub use status::ClusterStatus;
 pub use tenure::{Ended, Gauge, Part, Tenure};

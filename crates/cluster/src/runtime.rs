@@ -1,5 +1,7 @@
 //! Where tasks run and timers come from: tokio in a node, a seeded scheduler in a simulation.
 
+mod apart;
+
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -10,6 +12,8 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::oneshot;
+
+pub use apart::ApartRuntime;
 
 /// Tasks and local time. Local time only measures how long things take on this node: what nodes agree on
 /// goes by [`Store::now`](consort_kernel::Store::now).

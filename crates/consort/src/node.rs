@@ -20,14 +20,12 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::config::{
-    Config, Durability, EngineConfig, Gate, HttpConfig, OnceConfig, SecretUrl, UdpSource,
-};
+use crate::config::{Config, Durability, EngineConfig, Gate, HttpConfig, SecretUrl, UdpSource};
 use crate::delivering::{Delivering, DeliveryError, SinkResolver};
 use crate::doors::Doors;
 use crate::ground::Ground;
 use crate::identity;
-use crate::once::Computing;
+use crate::once::{self, Computing};
 use crate::partition::PartitionResolver;
 
 /// How long a stop waits for running requests. Roles are handed over before, which may take ten seconds
@@ -62,6 +60,8 @@ pub enum StartError {
     Definitions(#[from] DefinitionsError),
     #[error(transparent)]
     Delivery(#[from] DeliveryError),
+    #[error("cannot start threads: {0}")]
+    Threads(std::io::Error),
     #[error("the node could not join the cluster: {0}")]
     Join(#[from] JoinError),
 }
@@ -99,7 +99,9 @@ impl Node {
         metrics
             .describe_engine(config.engine.broker.as_ref().map_or(store, SecretUrl::scheme), store);
         let cluster = Cluster::new(wanted(), ground.resolvers.clone(), &mut metrics);
-        let once = Once::new(once_options(&config.once, &ground, engine.sole));
+        let once = Once::new(
+            once::options(&config.once, &ground, engine.sole).map_err(StartError::Threads)?,
+        );
         let doors = Doors::new(
             &definitions,
             gates(&config),
@@ -253,17 +255,6 @@ impl Http {
             );
             Drained { unfinished: 0 }
         })
-    }
-}
-
-fn once_options(config: &OnceConfig, ground: &Ground, sole: bool) -> consort_once::Options {
-    let (store, runtime) = (Arc::clone(&ground.store), Arc::clone(&ground.runtime));
-    consort_once::Options {
-        cache_bytes: usize::try_from(config.cache).unwrap_or(usize::MAX),
-        waiters: config.waiters,
-        waiters_per_key: config.waiters_per_key,
-        sole,
-        ..consort_once::Options::new(store, runtime, Arc::clone(&ground.entropy))
     }
 }
 

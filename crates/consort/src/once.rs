@@ -1,14 +1,41 @@
-//! The background work of once: it runs as long as the node does, and releases what the node still computes when
-//! it stops.
+//! Once on this node: what its handle is made of, and its background work, which runs as long as the node does and
+//! releases what the node still computes when it stops.
 
+use std::io;
+use std::sync::Arc;
+use std::thread::available_parallelism;
 use std::time::Duration;
 
-use consort_once::Once;
+use consort_cluster::{ApartRuntime, Runtime};
+use consort_once::{Once, Options};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use crate::config::OnceConfig;
+use crate::ground::Ground;
+
 /// How long a stop waits for leases to be released. What is not, lapses.
 const RELEASED_WITHIN: Duration = Duration::from_secs(5);
+
+/// What the node's handle is made of. Computations have threads of their own: a herd does not stand in front of the
+/// one that computes for it.
+pub(crate) fn options(config: &OnceConfig, ground: &Ground, sole: bool) -> io::Result<Options> {
+    let runtime: Arc<dyn Runtime> = match config.spaces.is_empty() {
+        true => Arc::clone(&ground.runtime),
+        false => ApartRuntime::start(
+            "once",
+            available_parallelism().map_or(1, |cores| cores.get().div_ceil(2)),
+        )?,
+    };
+    let (store, entropy) = (Arc::clone(&ground.store), Arc::clone(&ground.entropy));
+    Ok(Options {
+        cache_bytes: usize::try_from(config.cache).unwrap_or(usize::MAX),
+        waiters: config.waiters,
+        waiters_per_key: config.waiters_per_key,
+        sole,
+        ..Options::new(store, runtime, entropy)
+    })
+}
 
 /// Runs. Dropping it stops it without waiting.
 #[derive(Debug)]

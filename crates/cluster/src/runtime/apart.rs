@@ -1,0 +1,130 @@
+//! Threads apart, for work that must not stand in line behind what waits for it.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::{Abort, Runtime};
+
+/// Tasks on threads of their own, and timers of whichever runtime sleeps.
+///
+/// A tokio runtime polls its tasks in the order in which they became ready. When a thousand requests arrive
+/// at once for one answer, each step towards that answer stands in line behind those who wait for it, unless it
+/// is taken elsewhere.
+///
+/// Dropping it ends its tasks at their next await, without waiting for them.
+pub struct ApartRuntime {
+    /// There until it is dropped.
+    threads: Option<tokio::runtime::Runtime>,
+    handle: tokio::runtime::Handle,
+    since: tokio::time::Instant,
+}
+
+impl ApartRuntime {
+    /// Starts so many threads, which bear this name.
+    pub fn start(name: &str, threads: usize) -> io::Result<Arc<Self>> {
+        let threads = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(threads)
+            .thread_name(name)
+            .enable_all()
+            .build()?;
+        let handle = threads.handle().clone();
+        let since = tokio::time::Instant::now();
+        Ok(Arc::new(ApartRuntime { threads: Some(threads), handle, since }))
+    }
+}
+
+impl Runtime for ApartRuntime {
+    fn start(&self, _name: &str, work: BoxFuture<'static, ()>) -> Abort {
+        let task = self.handle.spawn(work).abort_handle();
+        Box::new(move || task.abort())
+    }
+
+    fn sleep(&self, time: Duration) -> BoxFuture<'static, ()> {
+        tokio::time::sleep(time).boxed()
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.since.elapsed()
+    }
+}
+
+impl Drop for ApartRuntime {
+    fn drop(&mut self) {
+        // Waiting for the threads is not possible here: this may be a task, even one of their own.
+        if let Some(threads) = self.threads.take() {
+            threads.shutdown_background();
+        }
+    }
+}
+
+impl fmt::Debug for ApartRuntime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApartRuntime").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::super::{Task, within};
+    use super::*;
+
+    #[tokio::test]
+    async fn work_goes_on_while_the_callers_thread_is_busy() {
+        let runtime = ApartRuntime::start("apart", 1).unwrap();
+        let (done, seen) = std::sync::mpsc::channel();
+        let _task = Task::spawn(&*runtime, "steps", async move {
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            done.send(std::thread::current().name().map(str::to_owned)).unwrap();
+        });
+        // This thread, the only one of the test's runtime, does nothing else meanwhile.
+        assert_eq!(seen.recv().unwrap().as_deref(), Some("apart"));
+    }
+
+    #[tokio::test]
+    async fn both_sides_can_sleep_by_it() {
+        let runtime = ApartRuntime::start("apart", 1).unwrap();
+        let (moment, minute) = (Duration::from_millis(1), Duration::from_secs(60));
+        runtime.sleep(moment).await;
+        assert!(runtime.elapsed() >= moment);
+        let sleeper = Arc::clone(&runtime) as Arc<dyn Runtime>;
+        let slept = Task::spawn(&*runtime, "sleeps", async move { sleeper.sleep(moment).await });
+        assert_eq!(within(&*runtime, minute, slept).await, Some(Ok(())));
+    }
+
+    #[tokio::test]
+    async fn dropping_it_ends_its_tasks() {
+        let runtime = ApartRuntime::start("apart", 1).unwrap();
+        let (sender, receiver) = oneshot::channel::<()>();
+        let endless = async move {
+            std::future::pending::<()>().await;
+            drop(sender);
+        };
+        let _abort = runtime.start("endless", Box::pin(endless));
+        drop(runtime);
+        assert!(receiver.await.is_err());
+    }
+
+    #[tokio::test]
+    async fn the_last_to_let_go_of_it_may_be_a_task_of_its_own() {
+        let runtime = ApartRuntime::start("apart", 1).unwrap();
+        let (held, (let_go, told)) = (Arc::clone(&runtime), oneshot::channel::<()>());
+        let task = Task::spawn(&*runtime, "holds", async move {
+            told.await.unwrap();
+            drop(held);
+        });
+        drop(runtime);
+        let_go.send(()).unwrap();
+        // It ends, by itself or with the threads, and nothing panics.
+        let ended = task.await.map_err(|ended| ended.to_string());
+        assert!(ended.is_ok() || ended == Err("holds was ended".into()), "{ended:?}");
+    }
+}
