@@ -121,7 +121,7 @@ impl Fold {
         partition: u32,
         (offset, record): (u64, u32),
         event: &Event,
-        bytes: &Bytes,
+        bytes: &[u8],
         reached: impl Fn(Shard) -> bool,
     ) {
         let cell = |what| cell(what, event.group, self.shards);

@@ -106,7 +106,7 @@ impl Scenario {
         let (producer, sequence) = (Producer(self.dice.below(u64::MAX)), 0);
         let ticket = self.source.ledger.open(partition, serials);
         self.source.ledger.acknowledge(ticket, producer, sequence);
-        Frame { kind: FrameKind::Events, producer, sequence, time, records }
+        Frame { kind: FrameKind::Events, producer, sequence, time, records: records.into() }
     }
 
     /// Takes note of a lost frame that stands again where it stood.

@@ -191,7 +191,10 @@ impl Hand {
     fn frame(&self, producer: Producer, sequence: u64, now: Timestamp) -> (Frame, Vec<u64>) {
         let (records, serials) = self.source.events(&self.dice, self.partition, now);
         let time = Timestamp(now.0 + self.dice.below(1_000) - 500);
-        (Frame { kind: FrameKind::Events, producer, sequence, time, records }, serials)
+        (
+            Frame { kind: FrameKind::Events, producer, sequence, time, records: records.into() },
+            serials,
+        )
     }
 
     /// Sends a frame until it is there (true), or for long enough.

@@ -50,7 +50,7 @@ fn partition() -> Partition {
 fn frame(sequence: u64) -> Frame {
     let records = vec![Bytes::from(sequence.to_string())];
     let (producer, time) = (Producer(7), Timestamp(0));
-    Frame { kind: FrameKind::Events, producer, sequence, time, records }
+    Frame { kind: FrameKind::Events, producer, sequence, time, records: records.into() }
 }
 
 fn sequences(world: &World) -> Vec<u64> {

@@ -42,7 +42,7 @@ pub fn frame(index: u32, producer: Producer, sequence: u64, most: u32) -> Frame 
         producer,
         sequence,
         time: Timestamp(1_700_000_000_000),
-        records: vec![place, filler.into()],
+        records: vec![place, filler.into()].into(),
     }
 }
 

@@ -127,7 +127,7 @@ async fn after_a_failed_write_the_engine_takes_no_more() {
         producer: Producer(1),
         sequence,
         time: Timestamp(1_700_000_000_000),
-        records: vec![Bytes::from(vec![7; MIB])],
+        records: vec![Bytes::from(vec![7; MIB])].into(),
     };
     let mut done = 0;
     let failed = loop {

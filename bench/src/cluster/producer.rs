@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use bytes::Bytes;
 use consort_cluster::worker::Cells;
 use consort_cluster::{Appender, Place};
 use consort_engines::Engine;
-use consort_kernel::{Cell, Kind, Store, Value};
+use consort_kernel::{Cell, Kind, Records, Store, Value};
 use consort_testbed::eventually;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -90,7 +89,7 @@ async fn append(
     while !*stopped.borrow() {
         turns.tick().await;
         let texts: Vec<&'static str> = texts.by_ref().take(FRAME as usize).collect();
-        let records = texts.iter().map(|text| Bytes::from_static(text.as_bytes())).collect();
+        let records: Records = texts.iter().collect();
         appended.last = Some(appender.events(&at, records).await?);
         for text in texts {
             *appended.counts.entry(text).or_default() += 1;

@@ -19,6 +19,21 @@ pub(super) struct Lines {
     pub(super) count: usize,
 }
 
+impl Lines {
+    /// The lines in so many parts of about the same size.
+    pub(super) fn parts(&self, number: usize) -> Vec<Bytes> {
+        let mut rest = self.text.clone();
+        let size = rest.len().div_ceil(number);
+        let mut parts = Vec::with_capacity(number);
+        while !rest.is_empty() {
+            let least = size.min(rest.len());
+            let more = rest[least - 1..].iter().position(|byte| *byte == b'\n');
+            parts.push(rest.split_to(more.map_or(rest.len(), |more| least + more)));
+        }
+        parts
+    }
+}
+
 /// So many lines, each of another user.
 pub(super) fn make(count: usize) -> Lines {
     let (mut text, mut metrics) = (String::new(), String::new());
@@ -31,4 +46,19 @@ pub(super) fn make(count: usize) -> Lines {
         metrics.push_str(&format!("u.{kind}.{product}:user-{n}|s\nc.{kind}.{product}:1|c\n"));
     }
     Lines { text: text.into(), metrics: metrics.into(), count }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_whole_lines_and_together_all_of_them() {
+        for number in 1..6 {
+            let lines = make(17);
+            let parts = lines.parts(number);
+            assert!(parts.len() <= number && parts.iter().all(|part| part.ends_with(b"\n")));
+            assert_eq!(parts.concat(), lines.text);
+        }
+    }
 }

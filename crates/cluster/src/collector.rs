@@ -8,9 +8,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
 use consort_kernel::limits::{FRAME_BYTES, RECORD_BYTES};
-use consort_kernel::{AppendError, Fault, Partition, Refusal};
+use consort_kernel::{AppendError, Fault, Partition, Records, Refusal};
 use futures::FutureExt as _;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -62,7 +61,7 @@ struct Waiting {
 }
 
 struct Submission {
-    records: Vec<Bytes>,
+    records: Records,
     bytes: usize,
     answer: oneshot::Sender<Result<Place, AppendError>>,
 }
@@ -81,13 +80,17 @@ impl Collector {
 
     /// Has these records appended, all in one frame, together with what others submit. Returns when they
     /// are durable. If the caller goes away, they are appended nevertheless.
-    pub async fn submit(&self, at: &Partition, records: Vec<Bytes>) -> Result<Place, AppendError> {
-        self.enqueue(at, records)?.await
+    pub async fn submit(
+        &self,
+        at: &Partition,
+        records: impl Into<Records>,
+    ) -> Result<Place, AppendError> {
+        self.enqueue(at, records.into())?.await
     }
 
     /// As [`submit`](Collector::submit), for a caller with more to come: the records have their place in
     /// the order when this returns, and are durable when the answer has come.
-    pub fn enqueue(&self, at: &Partition, records: Vec<Bytes>) -> Result<Appending, AppendError> {
+    pub fn enqueue(&self, at: &Partition, records: Records) -> Result<Appending, AppendError> {
         let bytes = weigh(&records)?;
         let (answer, answered) = oneshot::channel();
         let line = Arc::clone(self.0.lines.lock().entry(at.clone()).or_default());
@@ -161,12 +164,9 @@ async fn send(shared: Arc<Shared>, at: Partition, line: Arc<Mutex<Waiting>>) {
         shared.lanes.space_out(last, &*shared.runtime).await;
         let lane = shared.lanes.enter().await;
         let Some(batch) = line.lock().next_frame() else { return };
-        let mut records = Vec::with_capacity(batch.iter().map(|one| one.records.len()).sum());
-        let mut answers = Vec::with_capacity(batch.len());
-        for Submission { records: some, answer, .. } in batch {
-            records.extend(some);
-            answers.push(answer);
-        }
+        let (records, answers): (Vec<_>, Vec<_>) =
+            batch.into_iter().map(|one| (one.records, one.answer)).unzip();
+        let records = Records::joined(records);
         last = Some(shared.runtime.elapsed());
         let result = lane.hold(&*shared.runtime, shared.appender.events(&at, records)).await;
         for answer in answers {
@@ -197,13 +197,13 @@ impl Waiting {
 }
 
 /// What records cost in a frame; refused if no frame takes them.
-fn weigh(records: &[Bytes]) -> Result<usize, AppendError> {
+fn weigh(records: &Records) -> Result<usize, AppendError> {
     let too_large =
         |what, size, limit| Err(AppendError::Refused(Refusal::TooLarge { what, size, limit }));
     if let Some(large) = records.iter().find(|record| record.len() > RECORD_BYTES) {
         return too_large("a record", large.len(), RECORD_BYTES);
     }
-    let bytes = records.iter().map(|record| record.len() + RECORD_COST).sum();
+    let bytes = records.bytes() + records.len() * RECORD_COST;
     if bytes > FRAME_ROOM {
         return too_large("the records of one frame", bytes, FRAME_ROOM);
     }
@@ -214,6 +214,7 @@ fn weigh(records: &[Bytes]) -> Result<usize, AppendError> {
 mod tests {
     use super::*;
     use crate::runtime::TokioRuntime;
+    use bytes::Bytes;
     use consort_kernel::{Cursor, Log, ManualClock, Most, SeededEntropy, Timestamp, memory};
     use futures::future::join_all;
 
@@ -242,7 +243,7 @@ mod tests {
         Bed { log, collector, at: Partition::new("s".parse().unwrap(), 0) }
     }
 
-    async fn frames(bed: &Bed) -> Vec<Vec<Bytes>> {
+    async fn frames(bed: &Bed) -> Vec<Records> {
         let (mut frames, mut cursor) = (Vec::new(), Cursor::START);
         loop {
             let page =
@@ -260,7 +261,7 @@ mod tests {
         let submissions = (0..10).map(|n| bed.collector.submit(&bed.at, vec![record(n); 2]));
         let places = join_all(submissions).await;
         assert!(places.iter().all(|place| place.as_ref().is_ok_and(|place| place.sequence == 0)));
-        let expected: Vec<Bytes> = (0..10).flat_map(|n| [record(n), record(n)]).collect();
+        let expected: Records = (0..10).flat_map(|n| [record(n), record(n)]).collect();
         assert_eq!(frames(&bed).await, [expected]);
         let later = bed.collector.submit(&bed.at, vec![record(9)]).await.unwrap();
         assert_eq!(later.sequence, 1);
@@ -272,7 +273,7 @@ mod tests {
         let record = Bytes::from(vec![0; 1 << 20]);
         let submissions = (0..10).map(|_| bed.collector.submit(&bed.at, vec![record.clone()]));
         assert!(join_all(submissions).await.iter().all(Result::is_ok));
-        let sizes: Vec<usize> = frames(&bed).await.iter().map(Vec::len).collect();
+        let sizes: Vec<usize> = frames(&bed).await.iter().map(Records::len).collect();
         assert_eq!(sizes, [3, 3, 3, 1]);
     }
 
@@ -291,13 +292,13 @@ mod tests {
     async fn frames_fill_while_they_wait_for_a_lane() {
         let lanes = Lanes::of(1);
         let (bed, busy) = (bed_with(lanes.clone()), lanes.enter().await);
-        let early = bed.collector.enqueue(&bed.at, vec![Bytes::from_static(b"early")]).unwrap();
+        let early = bed.collector.enqueue(&bed.at, ["early"].into()).unwrap();
         tokio::time::sleep(Duration::from_millis(20)).await;
-        let late = bed.collector.enqueue(&bed.at, vec![Bytes::from_static(b"late")]).unwrap();
+        let late = bed.collector.enqueue(&bed.at, ["late"].into()).unwrap();
         assert!(frames(&bed).await.is_empty());
         drop(busy);
         assert_eq!(early.await.unwrap(), late.await.unwrap());
-        assert_eq!(frames(&bed).await, [[&b"early"[..], b"late"]]);
+        assert_eq!(frames(&bed).await, [Records::from(["early", "late"])]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -312,7 +313,7 @@ mod tests {
             };
             let (second, third) = tokio::join!(submit(), later);
             assert!(second.is_ok() && third.is_ok());
-            let sizes: Vec<usize> = frames(&bed).await.iter().map(Vec::len).collect();
+            let sizes: Vec<usize> = frames(&bed).await.iter().map(Records::len).collect();
             assert_eq!(sizes, expected);
         }
     }
@@ -323,6 +324,6 @@ mod tests {
         let gone = bed.collector.submit(&bed.at, vec![Bytes::new()]).now_or_never();
         assert!(gone.is_none());
         bed.collector.submit(&bed.at, vec![Bytes::new()]).await.unwrap();
-        assert_eq!(frames(&bed).await.concat().len(), 2);
+        assert_eq!(Records::joined(frames(&bed).await).len(), 2);
     }
 }

@@ -42,7 +42,7 @@ fn frame(number: u64, record: Bytes) -> Frame {
         producer: Producer(1),
         sequence: number,
         time: Timestamp(1_700_000_000_000),
-        records: vec![record],
+        records: vec![record].into(),
     }
 }
 

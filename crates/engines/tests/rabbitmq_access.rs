@@ -25,7 +25,7 @@ fn frame(sequence: u64, bytes: usize) -> Frame {
         producer: Producer(1),
         sequence,
         time: Timestamp(1_700_000_000_000),
-        records: vec![Bytes::from(vec![sequence as u8; bytes])],
+        records: vec![Bytes::from(vec![sequence as u8; bytes])].into(),
     }
 }
 

@@ -69,7 +69,7 @@ fn frame_of(producer: u64, sequence: u64, bytes: usize) -> Frame {
         producer: Producer(producer),
         sequence,
         time: Timestamp(1_700_000_000_000),
-        records: vec![Bytes::from(vec![sequence as u8; bytes])],
+        records: vec![Bytes::from(vec![sequence as u8; bytes])].into(),
     }
 }
 

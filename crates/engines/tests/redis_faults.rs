@@ -44,7 +44,7 @@ fn frame(sequence: u64) -> Frame {
         producer: Producer(1),
         sequence,
         time: Timestamp(1),
-        records: vec![Bytes::from(sequence.to_string())],
+        records: vec![Bytes::from(sequence.to_string())].into(),
     }
 }
 
@@ -297,7 +297,7 @@ async fn a_full_server_refuses_whole_commits_and_takes_them_when_there_is_room()
     let CommitError::Engine(Fault::Retryable(reason)) = &refused else { panic!("{refused:?}") };
     assert!(reason.contains("raise maxmemory"), "{reason}");
     let mut large = frame(1);
-    large.records = vec![Bytes::from(vec![7; 100_000])];
+    large.records = vec![Bytes::from(vec![7; 100_000])].into();
     let full = loop {
         if let Err(error) = log.append(&partition(), &large).await {
             break error;

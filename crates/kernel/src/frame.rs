@@ -12,12 +12,12 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::clock::Timestamp;
 use crate::error::Refusal;
 use crate::limits::{FRAME_BYTES, RECORD_BYTES, within};
+use crate::records::Records;
 
 const VERSION: u8 = 1;
 const CHECKSUM_AT: usize = 8;
 const COVERED_FROM: usize = 16;
 const HEADER_BYTES: usize = 40;
-const LENGTH_BYTES: usize = 4;
 
 /// Who appended a frame: a number drawn afresh at each start of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -50,7 +50,7 @@ pub struct Frame {
     /// When it was appended, in store time, as its producer knew it.
     pub time: Timestamp,
     /// The records, in the order of their arrival.
-    pub records: Vec<Bytes>,
+    pub records: Records,
 }
 
 /// Why stored bytes are not a frame.
@@ -70,13 +70,12 @@ pub enum FrameError {
 impl Frame {
     /// How many bytes the frame has when encoded.
     pub fn encoded_len(&self) -> usize {
-        let records = self.records.iter().map(|r| LENGTH_BYTES + r.len());
-        HEADER_BYTES + records.sum::<usize>()
+        HEADER_BYTES + self.records.packed().len()
     }
 
     /// The bytes to store; refused beyond [`FRAME_BYTES`] or with a record beyond [`RECORD_BYTES`].
     pub fn encode(&self) -> Result<Bytes, Refusal> {
-        for record in &self.records {
+        for record in self.records.iter() {
             within("a record's bytes", record.len(), RECORD_BYTES)?;
         }
         within("a frame's bytes", self.encoded_len(), FRAME_BYTES)?;
@@ -93,10 +92,7 @@ impl Frame {
         bytes.put_u64_le(self.producer.0);
         bytes.put_u64_le(self.sequence);
         bytes.put_u64_le(self.time.0);
-        for record in &self.records {
-            bytes.put_u32_le(record.len() as u32);
-            bytes.put_slice(record);
-        }
+        bytes.put_slice(self.records.packed());
         let checksum = checksum(&bytes);
         bytes[CHECKSUM_AT..COVERED_FROM].copy_from_slice(&checksum.to_le_bytes());
         Ok(bytes.freeze())
@@ -125,32 +121,9 @@ impl Frame {
             producer: Producer(u64_at(bytes, 16)),
             sequence: u64_at(bytes, 24),
             time: Timestamp(u64_at(bytes, 32)),
-            records: records(bytes, u32_at(bytes, 4) as usize)?,
+            records: Records::unpacked(bytes.slice(HEADER_BYTES..), u32_at(bytes, 4) as usize)?,
         })
     }
-}
-
-fn records(bytes: &Bytes, count: usize) -> Result<Vec<Bytes>, FrameError> {
-    // The count is not trusted with memory: each record takes at least its length's bytes.
-    let most = (bytes.len() - HEADER_BYTES) / LENGTH_BYTES;
-    let mut records = Vec::with_capacity(count.min(most));
-    let mut at = HEADER_BYTES;
-    for _ in 0..count {
-        let start = at + LENGTH_BYTES;
-        if start > bytes.len() {
-            return Err(FrameError::Malformed("a record's length is cut off"));
-        }
-        let end = start + u32_at(bytes, at) as usize;
-        if end > bytes.len() {
-            return Err(FrameError::Malformed("a record is cut off"));
-        }
-        records.push(bytes.slice(start..end));
-        at = end;
-    }
-    if at != bytes.len() {
-        return Err(FrameError::Malformed("bytes follow the last record"));
-    }
-    Ok(records)
 }
 
 fn checksum(bytes: &[u8]) -> u64 {
@@ -180,7 +153,7 @@ mod tests {
             producer: Producer(0x0102),
             sequence: 3,
             time: Timestamp(4),
-            records: records.into_iter().map(Bytes::from).collect(),
+            records: records.into(),
         }
     }
 

@@ -43,11 +43,17 @@ impl Event {
         let size =
             texts.map(|size| size + 3).sum::<usize>() + self.id.as_ref().map_or(0, String::len);
         let mut bytes = Vec::with_capacity(size + 4);
+        self.encode_to(&mut bytes);
+        bytes.into()
+    }
+
+    /// Writes the record behind what is there.
+    pub fn encode_to(&self, bytes: &mut Vec<u8>) {
         bytes.push(VERSION);
         match &self.id {
-            None => put_varint(&mut bytes, 0),
+            None => put_varint(bytes, 0),
             Some(id) => {
-                put_varint(&mut bytes, id.len() as u64 + 1);
+                put_varint(bytes, id.len() as u64 + 1);
                 bytes.extend_from_slice(id.as_bytes());
             }
         }
@@ -58,16 +64,15 @@ impl Event {
                 Some(Value::Bool(true)) => bytes.push(TRUE),
                 Some(Value::Int(number) | Value::Decimal(number)) => {
                     bytes.push(NUMBER);
-                    put_varint(&mut bytes, zigzag(*number));
+                    put_varint(bytes, zigzag(*number));
                 }
                 Some(Value::Text(text)) => {
                     bytes.push(TEXT);
-                    put_varint(&mut bytes, text.len() as u64);
+                    put_varint(bytes, text.len() as u64);
                     bytes.extend_from_slice(text.as_bytes());
                 }
             }
         }
-        bytes.into()
     }
 
     /// Reads a record. A field that was declared after the record was written is absent.

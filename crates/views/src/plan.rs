@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use consort_cluster::worker::{Cells, Memory, Plan, Record, Sheet};
-use consort_kernel::limits::{KEY_BYTES, MEMBER_BYTES, RANK_BYTES, VALUE_BYTES};
+use consort_kernel::limits::{KEY_BYTES, RANK_BYTES, VALUE_BYTES};
 use consort_kernel::{Element, Key, Moment, Name, Note, Part, Shard};
 
 use crate::event::{Event, Field};
@@ -20,7 +20,7 @@ use crate::rejects::Rejected;
 use crate::stream::Stream;
 use crate::view::{Aggregate, View};
 use crate::window::{self, MAX_FUTURE};
-use memo::{Group, Memo, ViewMemo};
+use memo::{Group, Members, Memo, ViewMemo};
 use planned::Planned;
 use windowed::WindowPlan;
 
@@ -111,7 +111,7 @@ impl Plan for StreamPlan {
         let Some(home) = self.homes.get(record.partition.index as usize) else { return };
         let memo = memory.recall::<Memo>().of(self.views.len());
         sheet.add_at(&mut memo.received, home.shard, &home.received, 1, || None);
-        let event = match Planned::read(&self.stream.schema, record.bytes) {
+        let event = match Planned::read(&self.stream.schema, *record) {
             Ok(event) => event,
             Err(error) => {
                 let (partition, at) = (record.partition, record.position);
@@ -120,7 +120,7 @@ impl Plan for StreamPlan {
                 return;
             }
         };
-        if self.has_windows() && window::is_ahead(self.moment(record, &event), record.time) {
+        if self.has_windows() && window::is_ahead(self.moment(&event), record.time) {
             for view in &self.views {
                 let reason = format!("its time is more than {MAX_FUTURE:?} ahead");
                 let note = view.rejection(&self.stream, record, event.event(), reason);
@@ -129,8 +129,9 @@ impl Plan for StreamPlan {
             sheet.add(home.shard, home.ahead.clone(), 1, None);
             return;
         }
-        for (view, memo) in self.views.iter().zip(&mut memo.views) {
-            if let Err(reason) = view.apply(record, &event, self, home, memo, sheet) {
+        for (view, view_memo) in self.views.iter().zip(&mut memo.views) {
+            if let Err(reason) = view.apply(&event, self, home, view_memo, &mut memo.members, sheet)
+            {
                 let reason = reason.to_string();
                 let note = view.rejection(&self.stream, record, event.event(), reason);
                 sheet.append(home.shard, note);
@@ -145,11 +146,11 @@ impl Plan for StreamPlan {
         if !self.has_windows() {
             return cells;
         }
-        let Ok(event) = Planned::read(&self.stream.schema, record.bytes) else { return cells };
+        let Ok(event) = Planned::read(&self.stream.schema, *record) else { return cells };
         let memo = memory.recall::<Memo>().of(self.views.len());
         for (view, memo) in self.views.iter().zip(&mut memo.views) {
             if let Some(windowed) = &view.windowed
-                && let Ok(Some(group)) = view.place(record, &event, self, memo)
+                && let Ok(Some(group)) = view.place(&event, self, memo)
                 && let Some(start) = group.start
                 && !std::mem::replace(&mut group.named, true)
             {
@@ -165,7 +166,7 @@ impl Plan for StreamPlan {
     }
 
     fn id(&self, record: &Record<'_>) -> Option<Bytes> {
-        Event::id_of(record.bytes).map(|id| record.bytes.slice_ref(id))
+        Event::id_of(record.bytes).map(|id| record.share(id))
     }
 
     fn duplicate(&self, record: &Record<'_>, sheet: &mut Sheet) {
@@ -190,10 +191,10 @@ impl StreamPlan {
     }
 
     /// The event's own time, or when it was appended.
-    fn moment(&self, record: &Record<'_>, event: &Planned<'_>) -> Moment {
+    fn moment(&self, event: &Planned<'_>) -> Moment {
         match self.stream.time.and_then(|at| event.field(at)) {
             Some(Field::Int(nanoseconds)) => Moment(nanoseconds),
-            _ => window::moment_of(record.time),
+            _ => window::moment_of(event.record.time),
         }
     }
 }
@@ -225,7 +226,6 @@ impl ViewPlan {
     /// The group that the event belongs to; none if it does not count, or has no group.
     fn place<'m>(
         &self,
-        record: &Record<'_>,
         event: &Planned<'_>,
         plan: &StreamPlan,
         memo: &'m mut ViewMemo,
@@ -236,8 +236,7 @@ impl ViewPlan {
         {
             return Ok(None);
         }
-        let start =
-            view.windows.as_ref().map(|windows| windows.start_of(plan.moment(record, event)));
+        let start = view.windows.as_ref().map(|windows| windows.start_of(plan.moment(event)));
         memo.key.clear();
         memo.key.extend_from_slice(self.groups.as_bytes());
         if let Some(start) = start {
@@ -256,16 +255,16 @@ impl ViewPlan {
     /// What the event does. One whose group or value is absent does nothing here.
     fn apply(
         &self,
-        record: &Record<'_>,
         event: &Planned<'_>,
         plan: &StreamPlan,
         home: &Home,
         memo: &mut ViewMemo,
+        members: &mut Members,
         sheet: &mut Sheet,
     ) -> Result<(), Untakable> {
-        let group = self.place(record, event, plan, memo)?;
+        let group = self.place(event, plan, memo)?;
         let change = match group {
-            Some(_) => Change::of(&self.view.aggregate, event, || rank(plan, record, event))?,
+            Some(_) => Change::of(&self.view.aggregate, event, members, || rank(plan, event))?,
             None => None,
         };
         let (Some(group), Some(change)) = (group, change) else {
@@ -275,6 +274,7 @@ impl ViewPlan {
             return Ok(());
         };
         if let (Some(windowed), Some(start)) = (&self.windowed, group.start) {
+            let record = &event.record;
             let late =
                 || Rejected::of(&plan.stream, record, event.event(), windowed.lateness(start));
             if !windowed.enter(record, start, group, sheet, late)? {
@@ -313,26 +313,29 @@ impl Change {
     fn of(
         aggregate: &Aggregate,
         event: &Planned<'_>,
+        members: &mut Members,
         rank: impl FnOnce() -> Bytes,
     ) -> Result<Option<Change>, Untakable> {
-        let encoded = |most| event.encoded(aggregate.expressions(), most);
+        let expressions = aggregate.expressions();
+        let encoded = |most| event.encoded(expressions, most);
+        let mut member = || event.member(expressions, members);
         Ok(match aggregate {
             Aggregate::Count => Some(Change::Add(1)),
             Aggregate::Sum(expression) => event.number(expression)?.map(Change::Add),
             Aggregate::Min(_) => encoded(RANK_BYTES)?.map(Change::Min),
             Aggregate::Max(_) => encoded(RANK_BYTES)?.map(Change::Max),
             Aggregate::Last(_) => encoded(VALUE_BYTES)?.map(|value| Change::Last(rank(), value)),
-            Aggregate::Set(_) => encoded(MEMBER_BYTES)?.map(Change::Insert),
-            Aggregate::Distinct(_) => encoded(MEMBER_BYTES)?.map(Change::Distinct),
-            Aggregate::DistinctApprox(_) => encoded(MEMBER_BYTES)?.map(Change::Sketch),
+            Aggregate::Set(_) => member()?.map(Change::Insert),
+            Aggregate::Distinct(_) => member()?.map(Change::Distinct),
+            Aggregate::DistinctApprox(_) => member()?.map(Change::Sketch),
         })
     }
 }
 
 /// What decides which of two events is the later one: event time, then partition and place.
-fn rank(plan: &StreamPlan, record: &Record<'_>, event: &Planned<'_>) -> Bytes {
-    let time = plan.moment(record, event).0;
-    let (partition, at) = (record.partition.index, record.position);
+fn rank(plan: &StreamPlan, event: &Planned<'_>) -> Bytes {
+    let time = plan.moment(event).0;
+    let (partition, at) = (event.record.partition.index, event.record.position);
     let place = [partition.into(), at.era.into(), at.offset.into(), at.record.into()];
     Key::of([Element::from(time)].into_iter().chain(place)).to_bytes()
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use consort_kernel::{Key, Name, Partition, partition_of};
 
 use crate::event::Event;
@@ -53,7 +52,12 @@ impl Stream {
 
     /// The partition that takes this event, whose record is `record`. A repeat with the same key gets the
     /// same one, so that it meets its id there.
-    pub fn partition_for(&self, event: &Event, record: &Bytes) -> u32 {
+    pub fn partition_for(&self, event: &Event, record: &[u8]) -> u32 {
+        self.partition_by(event, record, &mut Vec::with_capacity(64))
+    }
+
+    /// The same for one who asks for many: the key is made in `key`, whatever that held.
+    pub fn partition_by(&self, event: &Event, record: &[u8], key: &mut Vec<u8>) -> u32 {
         if self.partitions == 1 {
             return 0;
         }
@@ -61,11 +65,11 @@ impl Stream {
             let id = event.id.as_ref().map(|id| id.as_bytes());
             return partition_of(id.unwrap_or(record), self.partitions);
         }
-        let mut key = Vec::with_capacity(64);
+        key.clear();
         for value in self.key.iter().filter_map(|&at| event.values[at].as_ref()) {
-            Key::push(&mut key, value.part());
+            Key::push(key, value.part());
         }
-        partition_of(&key, self.partitions)
+        partition_of(key, self.partitions)
     }
 
     /// The id of an event that carries it in a field.

@@ -101,7 +101,7 @@ impl Fold {
         }
     }
 
-    fn record(&mut self, entry: &Entry, record: &Bytes, rank: Bytes, fresh: bool) {
+    fn record(&mut self, entry: &Entry, record: &[u8], rank: Bytes, fresh: bool) {
         let key = self.keys.entry(entry.key.clone()).or_default();
         if !fresh {
             key.duplicates += 1;
@@ -113,7 +113,7 @@ impl Fold {
             }
             None => (0, Vec::new()),
         };
-        key.chain = Some((length + 1, Digest::of(&[&before[..], &record[..]].concat())));
+        key.chain = Some((length + 1, Digest::of(&[&before[..], record].concat())));
         let group = self.groups.entry(tally::group_of(entry.value)).or_default();
         for count in [key, group] {
             count.values.push(entry.value);
@@ -153,7 +153,7 @@ mod tests {
     use consort_kernel::{Frame, Producer, Timestamp};
 
     fn frame(offset: u64, producer: u64, sequence: u64, records: &[&'static str]) -> LogEntry {
-        let records = records.iter().map(|text| Bytes::from_static(text.as_bytes())).collect();
+        let records = records.iter().collect();
         let (producer, time) = (Producer(producer), Timestamp(offset));
         let frame = Frame { kind: FrameKind::Events, producer, sequence, time, records };
         LogEntry { offset, digest: Digest::of(&offset.to_be_bytes()), frame }

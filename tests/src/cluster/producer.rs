@@ -8,10 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
 use consort_cluster::{Appender, TokioRuntime};
 use consort_engines::Engine;
-use consort_kernel::{AppendError, SystemEntropy};
+use consort_kernel::{AppendError, Records, SystemEntropy};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::task::JoinSet;
@@ -159,7 +158,7 @@ impl Client {
     async fn append(&mut self, entries: &[Entry]) -> Outcome {
         let Some(first) = entries.first() else { return Outcome::Failed };
         let at = tally::partition(first.partition());
-        let records = entries.iter().map(|entry| Bytes::from(entry.to_string())).collect();
+        let records: Records = entries.iter().map(|entry| entry.to_string()).collect();
         let append = self.appender.events(&at, records);
         let result = if self.random.random_ratio(1, ABANDONED_ONE_IN) {
             let patience = Duration::from_micros(self.random.random_range(0..5_000));

@@ -468,7 +468,7 @@ impl Reader {
 }
 
 fn bytes_of(entries: &[LogEntry]) -> usize {
-    entries.iter().flat_map(|entry| &entry.frame.records).map(bytes::Bytes::len).sum()
+    entries.iter().map(|entry| entry.frame.records.bytes()).sum()
 }
 
 /// What became of a batch.

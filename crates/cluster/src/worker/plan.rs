@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
-use consort_kernel::{Key, Partition, Shard, Timestamp};
+use consort_kernel::{Key, Partition, Records, Shard, Timestamp};
 
 use super::control::Control;
 use super::sheet::Sheet;
@@ -85,5 +85,18 @@ pub struct Record<'a> {
     /// The watermark with this frame.
     pub watermark: Timestamp,
     /// What was sent.
-    pub bytes: &'a Bytes,
+    pub bytes: &'a [u8],
+    /// The records of its frame, of which it is one.
+    pub among: &'a Records,
+}
+
+impl Record<'_> {
+    /// A part of it, which shares the memory of its frame.
+    ///
+    /// # Panics
+    ///
+    /// If it is a part of something else.
+    pub fn share(&self, part: &[u8]) -> Bytes {
+        self.among.share(part)
+    }
 }

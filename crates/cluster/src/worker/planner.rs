@@ -77,6 +77,7 @@ impl Planner<'_> {
     fn apply(&mut self, entry: &LogEntry, watermark: Timestamp) {
         let index = self.progress.record;
         let record = place(self.partition, self.stand.era, entry, index, watermark);
+        let Some(record) = record else { return };
         self.sheet.turn_to(record.position);
         self.progress.records += 1;
         match entry.frame.kind {
@@ -108,7 +109,7 @@ pub(super) fn fresh_records<'a>(
         let fresh = stand.pass(entry, now) && entry.frame.kind == FrameKind::Events;
         let (era, watermark) = (stand.era, stand.watermark());
         let records = if fresh { entry.frame.records.len() } else { 0 };
-        (0..records).map(move |at| place(partition, era, entry, at, watermark))
+        (0..records).filter_map(move |at| place(partition, era, entry, at, watermark))
     })
 }
 
@@ -118,14 +119,15 @@ fn place<'a>(
     entry: &'a LogEntry,
     index: usize,
     watermark: Timestamp,
-) -> Record<'a> {
-    Record {
+) -> Option<Record<'a>> {
+    Some(Record {
         partition,
         position: Position { era, offset: entry.offset, record: index as u32 },
         time: entry.frame.time,
         watermark,
-        bytes: &entry.frame.records[index],
-    }
+        bytes: entry.frame.records.get(index)?,
+        among: &entry.frame.records,
+    })
 }
 
 /// Cells as they were read for a batch.
@@ -154,7 +156,7 @@ mod tests {
             producer: Producer(1),
             sequence,
             time: Timestamp(5),
-            records: vec![Bytes::new(); records],
+            records: vec![[]; records].into(),
         };
         LogEntry { offset, digest: Digest::of(&offset.to_be_bytes()), frame }
     }

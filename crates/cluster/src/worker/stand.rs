@@ -191,7 +191,7 @@ mod vouched {
 mod tests {
     use super::*;
     use crate::format;
-    use consort_kernel::{Frame, FrameKind};
+    use consort_kernel::{Frame, FrameKind, Records};
 
     fn entry(offset: u64, producer: u64, sequence: u64, time: u64) -> LogEntry {
         let frame = Frame {
@@ -199,7 +199,7 @@ mod tests {
             producer: Producer(producer),
             sequence,
             time: Timestamp(time),
-            records: Vec::new(),
+            records: Records::default(),
         };
         LogEntry { offset, digest: Digest::of(&offset.to_be_bytes()), frame }
     }

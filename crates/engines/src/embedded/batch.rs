@@ -104,7 +104,12 @@ impl<'a> Batch<'a> {
     }
 
     /// Puts an entry at the end of a partition (`log`) or feed.
-    pub(super) fn append(&mut self, log: bool, prefix: &[u8], value: Vec<u8>) -> fjall::Result<()> {
+    pub(super) fn append(
+        &mut self,
+        log: bool,
+        prefix: &[u8],
+        value: fjall::Slice,
+    ) -> fjall::Result<()> {
         let number = self.memory.next(self.tables, log, prefix)?;
         let table = if log { &self.tables.log } else { &self.tables.feeds };
         self.write.insert(table, rows::entry(prefix, number), value);
@@ -441,6 +446,6 @@ impl<'a> Batch<'a> {
 
     fn note(&mut self, shard: Shard, note: &Note) -> fjall::Result<()> {
         let prefix = rows::feed(shard, &note.feed);
-        self.append(false, &prefix, rows::note_value(&note.entry))
+        self.append(false, &prefix, rows::note_value(&note.entry).into())
     }
 }

@@ -28,7 +28,7 @@ pub(super) enum Job {
     Append {
         prefix: Vec<u8>,
         topic: Topic,
-        value: Vec<u8>,
+        value: fjall::Slice,
         reply: oneshot::Sender<Result<(), Fault>>,
     },
     /// A validated commit.
@@ -46,7 +46,8 @@ impl Job {
         frame: Bytes,
     ) -> (Self, oneshot::Receiver<Result<(), Fault>>) {
         let (reply, answer) = oneshot::channel();
-        let (prefix, value) = (rows::partition(at), rows::frame_value(&frame));
+        // Made here, where callers are many: the writer is one.
+        let (prefix, value) = (rows::partition(at), rows::frame_value(&frame).into());
         (Job::Append { prefix, topic: Topic::partition(at), value, reply }, answer)
     }
 

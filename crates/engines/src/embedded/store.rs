@@ -8,7 +8,8 @@ use bytes::Bytes;
 use consort_kernel::limits::{PAGE_BYTES, PAGE_ROWS, within};
 use consort_kernel::{
     Cell, Commit, CommitError, Committed, Cursor, Fault, FeedEntry, Key, Kind, Most, Name,
-    QueryError, ReadError, Shard, Store, Timestamp, Topic, Value, Wake, read_or_wait, sound,
+    Operation, QueryError, ReadError, Shard, Store, Timestamp, Topic, Value, Wake, read_or_wait,
+    sound,
 };
 use fjall::Readable;
 use tokio::sync::oneshot;
@@ -79,9 +80,10 @@ impl Store for EmbeddedStore {
         self.shards
     }
 
-    async fn commit(&self, shard: Shard, commit: Commit) -> Result<Committed, CommitError> {
+    async fn commit(&self, shard: Shard, mut commit: Commit) -> Result<Committed, CommitError> {
         shard.validate(self.shards)?;
         commit.validate()?;
+        sort_members(&mut commit);
         self.shared.healthy().map_err(CommitError::Engine)?;
         let size = commit.memory();
         let (reply, answer) = oneshot::channel();
@@ -210,5 +212,14 @@ impl Store for EmbeddedStore {
 
     async fn ping(&self) -> Result<(), Fault> {
         self.shared.healthy()
+    }
+}
+/// Sorts what is shown to sets, as the writer does before it writes a run: what is sorted already costs it little,
+/// and callers are many where the writer is one.
+fn sort_members(commit: &mut Commit) {
+    for operation in &mut commit.operations {
+        if let Operation::Insert { members, .. } | Operation::Distinct { members, .. } = operation {
+            members.sort_unstable();
+        }
     }
 }

@@ -59,7 +59,8 @@ pub async fn a_frame_comes_back_whole(harness: &dyn LogHarness) {
         Bytes::new(),
         Bytes::from((0..=255u8).collect::<Vec<_>>()),
         Bytes::from_static(b"\r\n\0 text"),
-    ];
+    ]
+    .into();
     append_all(&log, &at, [written.clone()]).await;
     let entries = read_some(&log, &at, Cursor::START, 1).await;
     assert_eq!(entries[0].frame, written);
@@ -280,12 +281,12 @@ pub async fn the_largest_frame_fits_and_a_larger_one_is_refused(harness: &dyn Lo
     let record = Bytes::from(vec![0xA5; RECORD_BYTES]);
     let rest = Bytes::from(vec![0x5A; FRAME_BYTES - RECORD_BYTES - OVERHEAD - 4]);
     let mut largest = frame(1, 1);
-    largest.records = vec![record, rest];
+    largest.records = vec![record, rest].into();
     assert_eq!(largest.encoded_len(), FRAME_BYTES);
     append_all(&log, &at, [largest.clone()]).await;
 
     let mut over = largest.clone();
-    over.records.push(Bytes::new());
+    over.records = over.records.iter().chain([&[][..]]).collect();
     let refused = log.append(&at, &over).await;
     assert!(matches!(refused, Err(AppendError::Refused(_))), "{refused:?}");
     let refused = log.append(&at, &large(2, RECORD_BYTES + 1)).await;
@@ -318,6 +319,6 @@ pub async fn a_ping_is_answered(harness: &dyn LogHarness) {
 
 fn large(sequence: u64, bytes: usize) -> Frame {
     let mut large = frame(1, sequence);
-    large.records = vec![Bytes::from(vec![sequence as u8; bytes])];
+    large.records = vec![Bytes::from(vec![sequence as u8; bytes])].into();
     large
 }

@@ -192,6 +192,6 @@ pub(crate) fn frame(producer: u64, sequence: u64) -> Frame {
         producer: Producer(producer),
         sequence,
         time: Timestamp(1_700_000_000_000),
-        records: vec![Bytes::from(format!("{producer}-{sequence}"))],
+        records: vec![Bytes::from(format!("{producer}-{sequence}"))].into(),
     }
 }

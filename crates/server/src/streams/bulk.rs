@@ -6,7 +6,6 @@ use axum::body::Body;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use consort_cluster::{Appending, Place};
-use consort_kernel::limits::RECORD_BYTES;
 use consort_kernel::{AppendError, Fault, Moment};
 use consort_line::Precision;
 use consort_views::{Event, Position, Rejection};
@@ -64,15 +63,11 @@ impl<'a> Intake<'a> {
     }
 
     /// Takes an event, or tells why no log would.
-    pub(super) fn take(&mut self, mut event: Event, bulk: &mut Bulk) {
-        let stream = &self.entrance.stream;
-        event.id = stream.id_in(&event);
-        let record = event.encode();
-        if record.len() > RECORD_BYTES {
+    pub(super) fn take(&mut self, event: Event, bulk: &mut Bulk) {
+        if let Err(too_large) = self.sorted.push(&self.entrance.stream, event) {
             self.entrance.metrics.rejected.inc();
-            return bulk.reject(format!("the event is larger than {RECORD_BYTES} bytes"));
+            bulk.reject(too_large.to_string());
         }
-        self.sorted.push(stream.partition_for(&event, &record), record);
     }
 
     /// Whether it is time to send.

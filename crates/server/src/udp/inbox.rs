@@ -40,11 +40,9 @@ impl Inbox {
     }
 
     /// Takes an event; it is on its way after the next [`send`](Inbox::send).
-    pub(super) fn take(&mut self, mut event: Event) {
-        let stream = &self.entrance.stream;
-        event.id = stream.id_in(&event);
-        let record = event.encode();
-        self.sorted.push(stream.partition_for(&event, &record), record);
+    pub(super) fn take(&mut self, event: Event) {
+        // A datagram is far smaller than what a record may be.
+        let _ = self.sorted.push(&self.entrance.stream, event);
         if self.sorted.is_full() {
             self.send();
         }

@@ -157,7 +157,8 @@ mod tests {
         for sequence in 0..10 {
             let time = Timestamp(sequence * MINUTE);
             let (kind, records) = (FrameKind::Events, vec![Bytes::from_static(b"x")]);
-            let frame = Frame { kind, producer: Producer(1), sequence, time, records };
+            let frame =
+                Frame { kind, producer: Producer(1), sequence, time, records: records.into() };
             log.append(&partition, &frame).await.unwrap();
         }
         let keeper = Keeper {

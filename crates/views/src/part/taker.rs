@@ -12,7 +12,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use consort_cluster::{Collector, Ended, Runtime, Tenure};
 use consort_kernel::limits::RECORD_BYTES;
-use consort_kernel::{AppendError, CommitError, Fault, Inlet, Message, Store, Tag};
+use consort_kernel::{
+    AppendError, CommitError, Fault, Inlet, Message, Records, RecordsMut, Store, Tag,
+};
 use futures::future::join_all;
 
 use crate::refused::{self, Refused};
@@ -126,7 +128,7 @@ impl Taker {
     }
 
     /// Appends all of them, again and again until it is done.
-    async fn append(&self, mut submissions: Vec<(u32, Vec<Bytes>)>) {
+    async fn append(&self, mut submissions: Vec<(u32, Records)>) {
         loop {
             let appends = submissions.into_iter().map(async |(index, records)| {
                 let partition = self.stream.partition(index);
@@ -157,24 +159,26 @@ impl Taker {
 }
 
 /// The records of each partition in their order, in parts that a frame takes.
-fn submissions(records: BTreeMap<u32, Vec<Bytes>>) -> Vec<(u32, Vec<Bytes>)> {
-    let mut submissions: Vec<(u32, Vec<Bytes>)> = Vec::new();
+fn submissions(records: BTreeMap<u32, Vec<Bytes>>) -> Vec<(u32, Records)> {
+    let mut submissions: Vec<(u32, RecordsMut)> = Vec::new();
     for (index, records) in records {
         let mut bytes = usize::MAX;
         for record in records {
             match submissions.last_mut().filter(|_| bytes < SUBMITTED_BYTES) {
                 Some((_, open)) => {
                     bytes += record.len();
-                    open.push(record);
+                    open.push(&record);
                 }
                 None => {
                     bytes = record.len();
-                    submissions.push((index, vec![record]));
+                    let mut open = RecordsMut::default();
+                    open.push(&record);
+                    submissions.push((index, open));
                 }
             }
         }
     }
-    submissions
+    submissions.into_iter().map(|(index, records)| (index, records.freeze())).collect()
 }
 
 impl From<refused::NoteError> for Fault {

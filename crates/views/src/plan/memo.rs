@@ -1,7 +1,7 @@
 //! What is remembered of a batch while it is planned: the groups that its events belong to, with the spots
 //! of their operations in the sheet.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use consort_cluster::worker::Spot;
 use consort_kernel::{Key, Moment, Shard};
 use hashbrown::HashMap;
@@ -12,10 +12,15 @@ use crate::keys;
 /// again.
 const GROUPS_MOST: usize = 10_000;
 
+/// Members of sets share pieces of memory of this size, smaller ones in a small batch.
+const PIECE_LEAST: usize = 1024;
+const PIECE_MOST: usize = 64 * 1024;
+
 /// Of one batch.
 #[derive(Debug, Default)]
 pub(super) struct Memo {
     pub(super) views: Vec<ViewMemo>,
+    pub(super) members: Members,
     pub(super) received: Spot,
     pub(super) applied: Spot,
 }
@@ -25,6 +30,30 @@ impl Memo {
     pub(super) fn of(&mut self, views: usize) -> &mut Memo {
         self.views.resize_with(views, ViewMemo::default);
         self
+    }
+}
+
+/// Room for the members that are shown to sets. They are many and small, and are let go of together, with their
+/// commit: so they share pieces of memory.
+#[derive(Debug, Default)]
+pub(super) struct Members {
+    /// The member that is being made.
+    pub(super) encoding: Vec<u8>,
+    room: BytesMut,
+    /// How large the last piece was.
+    piece: usize,
+}
+
+impl Members {
+    /// The member that stands in `encoding`.
+    pub(super) fn keep(&mut self) -> Bytes {
+        let size = self.encoding.len();
+        if self.room.capacity() < size {
+            self.piece = (self.piece * 2).clamp(PIECE_LEAST, PIECE_MOST);
+            self.room = BytesMut::with_capacity(self.piece.max(size));
+        }
+        self.room.extend_from_slice(&self.encoding);
+        self.room.split().freeze()
     }
 }
 
@@ -71,5 +100,27 @@ impl ViewMemo {
                 applied: Spot::default(),
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_that_share_a_piece_are_each_its_own() {
+        let mut members = Members::default();
+        let given: Vec<Vec<u8>> = (0..20_000u32)
+            .map(|number| number.to_be_bytes().repeat(number as usize % 50))
+            .chain([vec![7; PIECE_MOST * 2]])
+            .collect();
+        let kept: Vec<Bytes> = given
+            .iter()
+            .map(|member| {
+                members.encoding.clone_from(member);
+                members.keep()
+            })
+            .collect();
+        assert_eq!(kept, given);
     }
 }

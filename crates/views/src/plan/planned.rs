@@ -3,9 +3,12 @@
 use std::cell::OnceCell;
 
 use bytes::Bytes;
+use consort_cluster::worker::Record;
+use consort_kernel::limits::MEMBER_BYTES;
 use consort_kernel::{Key, Part};
 
 use super::Untakable;
+use super::memo::Members;
 use crate::event::{Event, EventError, Field, Stored};
 use crate::expression::{EvaluationError, Expression};
 use crate::schema::Schema;
@@ -14,13 +17,16 @@ use crate::value::Value;
 /// The event.
 #[derive(Debug)]
 pub(super) struct Planned<'a> {
+    /// Where it stands.
+    pub(super) record: Record<'a>,
     stored: Stored<'a>,
     event: OnceCell<Event>,
 }
 
 impl<'a> Planned<'a> {
-    pub(super) fn read(schema: &Schema, bytes: &'a [u8]) -> Result<Self, EventError> {
-        Ok(Planned { stored: Stored::read(schema, bytes)?, event: OnceCell::new() })
+    pub(super) fn read(schema: &Schema, record: Record<'a>) -> Result<Self, EventError> {
+        let stored = Stored::read(schema, record.bytes)?;
+        Ok(Planned { record, stored, event: OnceCell::new() })
     }
 
     /// The event in full.
@@ -66,6 +72,22 @@ impl<'a> Planned<'a> {
             return Err(Untakable::Value(most));
         }
         Ok(Some(encoding.into()))
+    }
+
+    /// The same for a member of a set.
+    pub(super) fn member(
+        &self,
+        expressions: &[Expression],
+        members: &mut Members,
+    ) -> Result<Option<Bytes>, Untakable> {
+        members.encoding.clear();
+        if !self.push(&mut members.encoding, expressions)? {
+            return Ok(None);
+        }
+        if members.encoding.len() > MEMBER_BYTES {
+            return Err(Untakable::Value(MEMBER_BYTES));
+        }
+        Ok(Some(members.keep()))
     }
 
     /// The number that an expression is, which was checked to be one.

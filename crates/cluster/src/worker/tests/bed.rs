@@ -27,7 +27,7 @@ pub(super) struct Tally {
 
 impl Plan for Tally {
     fn apply(&self, record: &Record<'_>, _: &mut Memory, sheet: &mut Sheet) {
-        let key = Key::of(["count".into(), (&record.bytes[..]).into()]);
+        let key = Key::of(["count".into(), record.bytes.into()]);
         sheet.add(shard_of(&key, SHARDS), key, 1, None);
     }
 
@@ -36,7 +36,7 @@ impl Plan for Tally {
     }
 
     fn id(&self, record: &Record<'_>) -> Option<Bytes> {
-        Some(record.bytes.clone())
+        Some(record.share(record.bytes))
     }
 
     fn tick_after(&self) -> Option<Duration> {
@@ -114,7 +114,7 @@ impl Bed {
             producer: Producer(producer),
             sequence,
             time: self.store.now().await.unwrap(),
-            records: records.iter().map(|text| Bytes::from_static(text.as_bytes())).collect(),
+            records: records.iter().collect(),
         };
         self.log.append(&self.partition, &frame).await.unwrap();
     }
