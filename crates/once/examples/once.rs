@@ -1,7 +1,11 @@
 //! Library mode: a Rust service that computes a price list once, however many of its copies are asked.
 //!
-//! Here three "copies" share a store in memory. In a service each copy opens the same Redis with
-//! `consort_engines::open`, and the rest stays as it is.
+//! Here three "copies" share a store in memory, or open a Redis each:
+//!
+//! ```text
+//! cargo run -p consort-once --example once
+//! cargo run -p consort-once --example once -- redis://127.0.0.1:6379
+//! ```
 
 use std::error::Error;
 use std::sync::Arc;
@@ -10,17 +14,21 @@ use std::time::Duration;
 
 use consort_cluster::TokioRuntime;
 use consort_kernel::memory::MemoryStore;
-use consort_kernel::{Name, SystemClock, SystemEntropy};
+use consort_kernel::{Name, Store, SystemClock, SystemEntropy};
 use consort_once::{Computed, Once, OnceKey, Options, Terms};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let store = Arc::new(MemoryStore::new(16, Arc::new(SystemClock::default())));
-    let copy = || {
+    let memory = Arc::new(MemoryStore::new(16, Arc::new(SystemClock::default())));
+    let mut copies = Vec::new();
+    for _ in 0..3 {
+        let store: Arc<dyn Store> = match std::env::args().nth(1) {
+            None => memory.clone(),
+            Some(url) => consort_engines::open(&engine(url)).await?.store,
+        };
         let runtime = TokioRuntime::current();
-        Once::new(Options::new(store.clone(), runtime, Arc::new(SystemEntropy)))
-    };
-    let copies = [copy(), copy(), copy()];
+        copies.push(Once::new(Options::new(store, runtime, Arc::new(SystemEntropy))));
+    }
 
     // Each copy follows the news of purges, so that it may serve from its own memory.
     let (stop, _) = tokio::sync::broadcast::channel::<()>(1);
@@ -66,4 +74,17 @@ async fn main() -> Result<(), Box<dyn Error>> {
         running.await?;
     }
     Ok(())
+}
+
+/// A Redis that all copies share. It may be one that keeps nothing on a disk: what it forgets is computed anew.
+fn engine(url: String) -> consort_engines::Options {
+    consort_engines::Options {
+        url,
+        broker: None,
+        namespace: "prices".into(),
+        shards: 16,
+        durability: consort_engines::Durability::Fsync,
+        allow_volatile: true,
+        tls_ca: None,
+    }
 }

@@ -30,19 +30,16 @@ const STORE_PAUSE: Duration = Duration::from_millis(100);
 
 /// Flies until there is a result for everybody aboard, and then refreshes the value if that is due.
 pub(crate) async fn fly(
-    inner: Arc<Inner>,
-    flight: Arc<Flight>,
-    key: OnceKey,
+    mut airborne: Airborne,
     terms: Terms,
     mut compute: Compute,
     mut refreshing: Option<Fence>,
 ) {
-    let mut flight = flight;
     loop {
         let mut captain = Captain {
-            inner: &inner,
-            flight: flight.clone(),
-            key: &key,
+            inner: &airborne.inner,
+            flight: &airborne.flight,
+            key: &airborne.key,
             terms: &terms,
             before: Before::Nothing,
             boarded_before: 0,
@@ -51,23 +48,35 @@ pub(crate) async fn fly(
             refreshing,
         };
         let refresh = captain.fly(&mut compute).await;
-        drop(captain);
         if refresh.is_none() {
             return;
         }
         // Those who waited have their answer; now one refresh.
-        match inner.flights.begin_refresh(&key) {
-            Some(next) => flight = next,
-            None => return,
-        }
+        let Some(next) = airborne.inner.flights.begin_refresh(&airborne.key) else { return };
+        let (inner, key) = (airborne.inner.clone(), airborne.key.clone());
+        airborne = Airborne { inner, flight: next, key };
         refreshing = refresh;
+    }
+}
+
+/// A flight that is to land, and does so however it ends: whoever drops it, begun or not, strands nobody.
+pub(crate) struct Airborne {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) flight: Arc<Flight>,
+    pub(crate) key: OnceKey,
+}
+
+impl Drop for Airborne {
+    fn drop(&mut self) {
+        let result = Err(OnceError::unavailable("the flight was ended from outside"));
+        self.inner.flights.land(&self.key, &self.flight, Landed { result, before: u64::MAX });
     }
 }
 
 /// One flight under way.
 struct Captain<'a> {
     inner: &'a Arc<Inner>,
-    flight: Arc<Flight>,
+    flight: &'a Arc<Flight>,
     key: &'a OnceKey,
     terms: &'a Terms,
     /// What the look before showed.
@@ -232,7 +241,7 @@ impl Captain<'_> {
         self.count_attempt(found, decision);
         let attempt = Attempt {
             inner: self.inner,
-            flight: &self.flight,
+            flight: self.flight,
             key: self.key,
             terms: self.terms,
             fence,
@@ -286,22 +295,14 @@ impl Captain<'_> {
     }
 
     fn land(&self, result: Result<crate::Answer, OnceError>, before: u64) {
-        self.inner.flights.land(self.key, &self.flight, Landed { result, before });
+        self.inner.flights.land(self.key, self.flight, Landed { result, before });
     }
 
     fn land_empty(&self) -> bool {
-        self.inner.flights.land_empty(self.key, &self.flight)
+        self.inner.flights.land_empty(self.key, self.flight)
     }
 
     fn desk(&self) -> &Desk {
         &self.inner.desk
-    }
-}
-
-impl Drop for Captain<'_> {
-    /// A flight that ended in any other way than by landing strands nobody.
-    fn drop(&mut self) {
-        let result = Err(OnceError::unavailable("the flight was ended from outside"));
-        self.land(result, u64::MAX);
     }
 }

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use crate::answer::{Answer, OnceError, Source};
 use crate::cache::Cache;
-use crate::conduct::fly;
+use crate::conduct::{Airborne, fly};
 use crate::decide::{Asker, Before, Decision, decide};
 use crate::desk::{Desk, Found, answer};
 use crate::early::early;
@@ -148,7 +148,8 @@ impl Inner {
         compute: Compute,
         refreshing: Option<Fence>,
     ) {
-        let flying = fly(self.clone(), flight, key.clone(), terms.clone(), compute, refreshing);
+        let airborne = Airborne { inner: self.clone(), flight, key: key.clone() };
+        let flying = fly(airborne, terms.clone(), compute, refreshing);
         // Nobody holds on to it: it ends by itself, and lands whatever happens.
         let _ = self.desk.runtime.start("once flight", Box::pin(flying));
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use consort_testbed::{Port, Process, eventually};
+use consort_testbed::{Port, Process, RedisOptions, RedisServer, eventually};
 use futures::future::join_all;
 use serde_json::Value;
 use std::net::SocketAddr;
@@ -53,9 +53,30 @@ async fn the_example_does_what_it_says() {
         assert!(output.status.success(), "{command}: {output:?}");
     }
 
-    five_of_one_list(address).await;
+    five_of_one_list(&[address]).await;
     let asked_once = || async { calls(upstream, "five").await == 1 };
     eventually("the upstream was asked once", PATIENCE, asked_once).await;
+}
+
+#[tokio::test]
+async fn the_example_on_three_nodes_gives_items_of_one_list_too() {
+    let redis = RedisServer::start(RedisOptions::default()).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("items.toml");
+    let (_upstream, upstream) = start_upstream(&folder).await;
+    fs::write(&path, EXAMPLE.replace(UPSTREAM, &upstream.to_string())).expect("a file");
+    let start = |id: &str| {
+        let mut command = consort(&["serve", "--listen", "127.0.0.1:0", "--engine", &redis.url()]);
+        command.arg("-c").arg(&path).current_dir(folder.path());
+        Process::start(&command, &folder.path().join(id))
+    };
+    let nodes = ["a", "b", "c"].map(start);
+    let mut addresses = Vec::new();
+    for node in &nodes {
+        addresses.push(listens(node, "listens on http://").await);
+    }
+    five_of_one_list(&addresses).await;
+    assert_eq!(calls(upstream, "five").await, 1);
 }
 
 #[tokio::test]
@@ -65,7 +86,7 @@ async fn the_tour_has_the_list_and_asks_an_upstream_of_its_own() {
     command.current_dir(folder.path());
     let node = Process::start(&command, &folder.path().join("node.log"));
     let address = listens(&node, "listens on http://").await;
-    five_of_one_list(address).await;
+    five_of_one_list(&[address]).await;
     // What it says can be tried is what can be.
     let said = || async { node.output().contains("position=[0-4]'").then_some(()) };
     eventually("it says what to try", PATIENCE, said).await;
@@ -83,11 +104,11 @@ async fn the_tour_has_the_list_and_asks_an_upstream_of_its_own() {
     }
 }
 
-/// Asks for all items at once: they are of one list.
-async fn five_of_one_list(address: SocketAddr) {
-    let asking = (0..5).map(|position| async move {
+/// Asks for all items at once, each of the next node: they are of one list.
+async fn five_of_one_list(nodes: &[SocketAddr]) {
+    let asking = nodes.iter().cycle().zip(0..5).map(|(node, position)| async move {
         let path = format!("/once/items/five?delay=300ms&position={position}");
-        Caller::of(address).good(&path).await
+        Caller::of(*node).good(&path).await
     });
     let answers = join_all(asking).await;
     let generation = answers[0].generation();

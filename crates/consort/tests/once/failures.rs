@@ -140,7 +140,13 @@ async fn who_waits_too_long_is_told_and_the_computation_goes_on() {
 
 #[tokio::test]
 async fn who_finds_too_many_waiting_is_turned_away() {
-    let bed = Bed::start(&format!("{LASTING}[once]\nwaiters = 1\n")).await;
+    for bound in ["waiters = 1", "waiters_per_key = 1"] {
+        turned_away(&format!("{LASTING}[once]\n{bound}\n")).await;
+    }
+}
+
+async fn turned_away(settings: &str) {
+    let bed = Bed::start(settings).await;
     let path = "/once/items/a?delay=2s";
     let mut first = bed.caller();
     let waiting = tokio::spawn(async move { first.get(path).await });

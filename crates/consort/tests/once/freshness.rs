@@ -62,9 +62,19 @@ async fn even_what_may_not_be_kept_is_one_answer_for_those_who_wait() {
 
 #[tokio::test]
 async fn what_is_stale_is_served_while_one_refreshes() {
-    let bed = Bed::start("fresh_for = '100ms'\nstale_for = '1h'\nrefresh_early = false\n").await;
+    let settings = "fresh_for = '100ms'\nstale_for = '1h'\nrefresh_early = false\n";
+    stale_while_refreshed(settings, "/once/items/a?delay=200ms").await;
+}
+
+#[tokio::test]
+async fn so_it_is_where_the_upstream_allows_it() {
+    let path = "/once/items/a?delay=200ms&cache=max-age=1,stale-while-revalidate=3600";
+    stale_while_refreshed("fresh_for = '1h'\nrefresh_early = false\n", path).await;
+}
+
+async fn stale_while_refreshed(settings: &str, path: &str) {
+    let bed = Bed::start(settings).await;
     let mut caller = bed.caller();
-    let path = "/once/items/a?delay=200ms";
     let first = caller.good(path).await.generation();
     // Whoever begins the refresh does not wait for it.
     let mut stale = false;

@@ -116,6 +116,25 @@ async fn a_node_that_dies_while_it_computes_is_replaced_by_one() {
 }
 
 #[tokio::test]
+async fn a_node_that_is_stopped_while_it_computes_lets_another_take_over_at_once() {
+    let redis = RedisServer::start(RedisOptions::default()).await;
+    let items = "fresh_for = '1h'\nlease = '300s'\nrefresh_early = false\n";
+    let mut bed = Nodes::start(&redis.url(), items).await;
+    let path = "/once/items/a?delay=5s";
+    let first = bed.nodes[0].1;
+    let gone = tokio::spawn(async move { Caller::of(first).get(path).await });
+    let upstream = bed.upstream;
+    let begun = || async { calls(upstream, "a").await == 1 };
+    eventually("the first node computes", PATIENCE, begun).await;
+    // It goes on computing for whoever asks later, but nobody holds up its stop.
+    gone.abort();
+    let (mut stopped, _) = bed.nodes.remove(0);
+    let (answers, ()) = tokio::join!(bed.ask(path, 3), stopped.terminate(PATIENCE));
+    one_generation(&answers);
+    assert_eq!(calls(bed.upstream, "a").await, 2);
+}
+
+#[tokio::test]
 async fn without_the_store_nothing_is_computed_and_everybody_is_told() {
     let mut redis = RedisServer::start(RedisOptions::default()).await;
     let bed = Nodes::start(&redis.url(), "wait = '5s'\n").await;

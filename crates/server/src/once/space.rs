@@ -13,6 +13,9 @@ use super::template::Template;
 pub const TIMEOUT: Duration = Duration::from_secs(10);
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// What a computation has beyond the upstream's time, so that it is the upstream that is said to be late.
+const SLACK: Duration = Duration::from_secs(5);
+
 /// How many headers of a request may be passed on. Each splits the answers by its values.
 pub const HEADERS_MOST: usize = 8;
 
@@ -47,10 +50,12 @@ impl Space {
         }
     }
 
-    /// The terms for answers as they are kept, with what is around their bodies.
+    /// The terms for answers as they are kept, with what is around their bodies. How long the upstream may take is
+    /// said by `timeout`, and by nothing else.
     pub(super) fn kept_terms(&self) -> Terms {
         let max_value = self.terms.max_value.saturating_add(OVERHEAD_MOST);
-        Terms { max_value, ..self.terms.clone() }
+        let compute_for = self.terms.compute_for.max(self.timeout.saturating_add(SLACK));
+        Terms { max_value, compute_for, ..self.terms.clone() }
     }
 }
 
@@ -102,6 +107,16 @@ pub fn passable(name: &str) -> Result<HeaderName, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_computation_lasts_as_long_as_the_upstream_may_take() {
+        let upstream = Template::parse("http://127.0.0.1/{path}").unwrap();
+        let mut space = Space::new(Name::new("items").unwrap(), upstream);
+        for seconds in [1, 60, 600] {
+            space.timeout = Duration::from_secs(seconds);
+            assert!(space.kept_terms().compute_for > space.timeout, "{seconds}");
+        }
+    }
 
     #[test]
     fn headers_that_are_about_something_else_are_not_passed() {
