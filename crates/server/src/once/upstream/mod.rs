@@ -249,3 +249,103 @@ fn computed(space: &Space, asked: &Request<()>, head: &Response<()>, body: &[u8]
         keep: !freshness.no_store && lasts,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use axum::routing::get;
+    use consort_kernel::Name;
+    use futures::future::join_all;
+    use hyper_util::rt::TokioIo;
+    use hyper_util::service::TowerToHyperService;
+    use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+    use super::super::template::Template;
+    use super::*;
+
+    fn space(address: SocketAddr) -> Space {
+        let upstream = Template::parse(&format!("http://{address}/{{path}}")).unwrap();
+        Space::new(Name::new("items").unwrap(), upstream)
+    }
+
+    fn question() -> Question {
+        let (path, query) = ("a".into(), String::new());
+        Question { path, query, headers: HeaderMap::new(), body: None }
+    }
+
+    /// An upstream; it counts its connections, and the most requests that it had at once.
+    async fn upstream() -> (SocketAddr, Arc<AtomicUsize>, Arc<AtomicUsize>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (connections, running) = <(Arc<AtomicUsize>, Arc<AtomicUsize>)>::default();
+        let (counted, most) = (Arc::clone(&connections), Arc::<AtomicUsize>::default());
+        let highest = Arc::clone(&most);
+        let answer = move || {
+            let (running, most) = (Arc::clone(&running), Arc::clone(&most));
+            async move {
+                most.fetch_max(running.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                running.fetch_sub(1, Ordering::Relaxed);
+                "[]"
+            }
+        };
+        let router = axum::Router::new().route("/{path}", get(answer));
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                counted.fetch_add(1, Ordering::Relaxed);
+                let service = TowerToHyperService::new(router.clone());
+                let serving = hyper::server::conn::http1::Builder::new()
+                    .serve_connection(TokioIo::new(stream), service);
+                tokio::spawn(serving);
+            }
+        });
+        (address, connections, highest)
+    }
+
+    #[tokio::test]
+    async fn one_request_after_another_has_one_connection() {
+        let (address, connections, _) = upstream().await;
+        let space = space(address);
+        let upstream = Upstream::new(&space);
+        for _ in 0..5 {
+            upstream.ask(&space, &question()).await.unwrap();
+        }
+        assert_eq!(connections.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn a_herd_of_different_keys_is_no_herd_of_connections() {
+        let (address, connections, most) = upstream().await;
+        let space = space(address);
+        let upstream = Upstream::new(&space);
+        let question = question();
+        let asked = join_all((0..3 * AT_ONCE).map(|_| upstream.ask(&space, &question))).await;
+        assert!(asked.iter().all(Result::is_ok));
+        let most = most.load(Ordering::Relaxed);
+        assert!((2..=AT_ONCE).contains(&most), "{most}");
+        assert!(connections.load(Ordering::Relaxed) >= most);
+    }
+
+    #[tokio::test]
+    async fn one_who_does_not_take_connections_is_given_up_after_connect_timeout() {
+        // Its queue is full: further connections are neither taken nor refused.
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = socket.listen(1).unwrap();
+        let address = listener.local_addr().unwrap();
+        let fill = || timeout(Duration::from_millis(200), TcpStream::connect(address));
+        let mut queued = Vec::new();
+        while let Ok(stream) = fill().await {
+            queued.push(stream.unwrap());
+        }
+        let mut space = space(address);
+        (space.connect_timeout, space.timeout) =
+            (Duration::from_millis(50), Duration::from_secs(60));
+        let failure = Upstream::new(&space).ask(&space, &question()).await.unwrap_err();
+        assert_eq!(failure.kind, FailureKind::TimedOut);
+        assert!(failure.reason.contains("no connection within 50ms"), "{}", failure.reason);
+    }
+}
