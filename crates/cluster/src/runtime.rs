@@ -122,8 +122,11 @@ pub struct TokioRuntime {
 impl TokioRuntime {
     /// The runtime that the caller runs in.
     pub fn current() -> Arc<Self> {
-        let handle = tokio::runtime::Handle::current();
-        Arc::new(TokioRuntime { handle, since: tokio::time::Instant::now() })
+        Arc::new(TokioRuntime::of(tokio::runtime::Handle::current()))
+    }
+
+    fn of(handle: tokio::runtime::Handle) -> Self {
+        TokioRuntime { handle, since: tokio::time::Instant::now() }
     }
 }
 

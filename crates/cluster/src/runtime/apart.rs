@@ -5,10 +5,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::{Abort, Runtime};
+use super::{Abort, Runtime, TokioRuntime};
 
 /// Tasks on threads of their own, and timers of whichever runtime sleeps.
 ///
@@ -20,8 +19,7 @@ use super::{Abort, Runtime};
 pub struct ApartRuntime {
     /// There until it is dropped.
     threads: Option<tokio::runtime::Runtime>,
-    handle: tokio::runtime::Handle,
-    since: tokio::time::Instant,
+    tasks: TokioRuntime,
 }
 
 impl ApartRuntime {
@@ -32,24 +30,22 @@ impl ApartRuntime {
             .thread_name(name)
             .enable_all()
             .build()?;
-        let handle = threads.handle().clone();
-        let since = tokio::time::Instant::now();
-        Ok(Arc::new(ApartRuntime { threads: Some(threads), handle, since }))
+        let tasks = TokioRuntime::of(threads.handle().clone());
+        Ok(Arc::new(ApartRuntime { threads: Some(threads), tasks }))
     }
 }
 
 impl Runtime for ApartRuntime {
-    fn start(&self, _name: &str, work: BoxFuture<'static, ()>) -> Abort {
-        let task = self.handle.spawn(work).abort_handle();
-        Box::new(move || task.abort())
+    fn start(&self, name: &str, work: BoxFuture<'static, ()>) -> Abort {
+        self.tasks.start(name, work)
     }
 
     fn sleep(&self, time: Duration) -> BoxFuture<'static, ()> {
-        tokio::time::sleep(time).boxed()
+        self.tasks.sleep(time)
     }
 
     fn elapsed(&self) -> Duration {
-        self.since.elapsed()
+        self.tasks.elapsed()
     }
 }
 
