@@ -15,6 +15,7 @@ mod control;
 mod ids;
 mod plan;
 mod planner;
+mod reader;
 mod resolve;
 mod sheet;
 mod stand;
@@ -35,19 +36,10 @@ use cells::Loaded;
 pub use cells::{Cells, ReadCellError};
 pub use control::Control;
 pub use plan::{Memory, Plan, Record};
+use reader::{Reader, bytes_of};
 pub use resolve::{ResolveError, Resume, resolve};
 pub use sheet::{FULL_BYTES, FULL_STEPS, Sheet, Spot};
 pub use stand::{Checkpoint, FORGET_AFTER, Mark, Passed, Position, Stand};
-
-/// How long one read waits for frames. It only bounds how late other things are noticed: a frame that
-/// comes ends the wait.
-const READ_WAIT: Duration = Duration::from_secs(1);
-
-/// How long a batch that is being filled waits for the next frames: a broker needs a moment to deliver.
-const GATHER_WAIT: Duration = Duration::from_millis(5);
-
-/// And for how long at most it is filled: where frames come without a pause there is always one more.
-const GATHER_FOR: Duration = Duration::from_millis(50);
 
 /// How often checkpoint and marks are read again although nothing seems wrong, so that a shard that was
 /// rolled back is noticed even if nothing more is committed to it.
@@ -373,102 +365,6 @@ impl Worker {
         }
         true
     }
-}
-
-/// Reads for a worker that is busy applying.
-struct Reader {
-    log: Arc<dyn Log>,
-    partition: Partition,
-    batch: Most,
-    wait: Duration,
-    /// Local time before which nothing is read.
-    not_before: Duration,
-    /// Whether batches are to be as full as they can be.
-    gathers: bool,
-    runtime: Arc<dyn Runtime>,
-    tenure: Tenure,
-    vouch: bool,
-}
-
-impl Reader {
-    fn of(worker: &Worker) -> Self {
-        let options = &worker.options;
-        Reader {
-            log: Arc::clone(&options.log),
-            partition: options.partition.clone(),
-            batch: options.batch,
-            wait: options.plan.tick_after().map_or(READ_WAIT, |after| after.min(READ_WAIT)),
-            not_before: Duration::ZERO,
-            gathers: !options.linger.is_zero(),
-            runtime: Arc::clone(&options.runtime),
-            tenure: worker.tenure.clone(),
-            vouch: worker.checks_digests(),
-        }
-    }
-
-    /// The frames that follow `stand`; `None` when the tenure is to end.
-    async fn read(&mut self, stand: &Stand) -> Result<Option<Vec<LogEntry>>, Setback> {
-        let mut cursor = stand.cursor();
-        if !self.vouch {
-            cursor.last = None;
-        }
-        let linger = self.not_before.saturating_sub(self.runtime.elapsed());
-        if !linger.is_zero() {
-            tokio::select! {
-                biased;
-                () = self.tenure.ending() => return Ok(None),
-                () = self.runtime.sleep(linger) => {}
-            }
-        }
-        let mut entries = tokio::select! {
-            biased;
-            () = self.tenure.ending() => return Ok(None),
-            entries = self.log.read(&self.partition, &cursor, self.batch, self.wait) => entries?,
-        };
-        if self.gathers {
-            self.gather(&mut entries).await;
-        }
-        Ok(Some(entries))
-    }
-
-    /// Adds what came while `entries` waited for their turn. Otherwise it would wait for them and for what they
-    /// wait for: the views of a stream that is as fast as it can be would be behind by half as much again.
-    async fn top_up(&mut self, entries: &mut Vec<LogEntry>) {
-        let Some(last) = entries.last() else { return };
-        if !self.gathers || self.batch.reached(entries.len(), bytes_of(entries)) {
-            return;
-        }
-        let cursor = last.cursor();
-        // What goes wrong here is met again by the next read.
-        tokio::select! {
-            biased;
-            () = self.tenure.ending() => {}
-            more = self.log.read(&self.partition, &cursor, self.batch, Duration::ZERO) => {
-                entries.extend(more.unwrap_or_default());
-            }
-        }
-    }
-
-    /// Reads on while there is more at once. Some engines give little in one read: a broker delivers a few
-    /// frames ahead, and the next ones when those are taken.
-    async fn gather(&self, entries: &mut Vec<LogEntry>) {
-        let until = self.runtime.elapsed() + GATHER_FOR;
-        while let Some(last) = entries.last()
-            && !self.batch.reached(entries.len(), bytes_of(entries))
-            && self.runtime.elapsed() < until
-        {
-            let cursor = last.cursor();
-            match self.log.read(&self.partition, &cursor, self.batch, GATHER_WAIT).await {
-                Ok(more) if !more.is_empty() => entries.extend(more),
-                // What goes wrong here is met again by the next read.
-                _ => return,
-            }
-        }
-    }
-}
-
-fn bytes_of(entries: &[LogEntry]) -> usize {
-    entries.iter().map(|entry| entry.frame.records.bytes()).sum()
 }
 
 /// What became of a batch.
