@@ -11,6 +11,7 @@ use std::time::Duration;
 use consort_kernel::limits::{FRAME_BYTES, RECORD_BYTES};
 use consort_kernel::{AppendError, Fault, Partition, Records, Refusal};
 use futures::FutureExt as _;
+use futures::future::join_all;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -38,7 +39,7 @@ struct Shared {
     /// How long the first record of a frame waits for others.
     linger: Duration,
     lanes: Lanes,
-    lines: Mutex<BTreeMap<Partition, Arc<Mutex<Waiting>>>>,
+    docks: Mutex<BTreeMap<Partition, Arc<Mutex<Waiting>>>>,
     due: Mutex<Due>,
 }
 
@@ -46,7 +47,7 @@ struct Shared {
 /// than the frames do.
 #[derive(Default)]
 struct Due {
-    lines: Vec<(Partition, Arc<Mutex<Waiting>>)>,
+    docks: Vec<Dock>,
     /// Whether a task is about to send for them.
     awaited: bool,
 }
@@ -66,6 +67,23 @@ struct Submission {
     answer: oneshot::Sender<Result<Place, AppendError>>,
 }
 
+/// What one frame carries, and who wants to know what becomes of it.
+struct Load {
+    records: Records,
+    answers: Answers,
+}
+
+struct Answers(Vec<oneshot::Sender<Result<Place, AppendError>>>);
+
+impl Answers {
+    fn tell(self, result: &Result<Place, AppendError>) {
+        for answer in self.0 {
+            // Whoever went away does not want to know.
+            let _ = answer.send(result.clone());
+        }
+    }
+}
+
 impl Collector {
     /// A collector that appends through `appender`.
     pub fn new(
@@ -74,28 +92,53 @@ impl Collector {
         linger: Duration,
         lanes: Lanes,
     ) -> Self {
-        let (lines, due) = (Mutex::default(), Mutex::default());
-        Collector(Arc::new(Shared { appender, runtime, linger, lanes, lines, due }))
+        let (docks, due) = (Mutex::default(), Mutex::default());
+        Collector(Arc::new(Shared { appender, runtime, linger, lanes, docks, due }))
     }
 
-    /// Has these records appended, all in one frame, together with what others submit. Returns when they
-    /// are durable. If the caller goes away, they are appended nevertheless.
+    /// The dock of one partition, for whoever has records for it again and again.
+    pub fn dock(&self, at: &Partition) -> Dock {
+        let waiting = Arc::clone(self.0.docks.lock().entry(at.clone()).or_default());
+        Dock { shared: Arc::clone(&self.0), at: at.clone(), waiting }
+    }
+
+    /// As [`Dock::submit`], to the dock of `at`.
     pub async fn submit(
         &self,
         at: &Partition,
         records: impl Into<Records>,
     ) -> Result<Place, AppendError> {
-        self.enqueue(at, records.into())?.await
+        self.dock(at).submit(records).await
     }
 
-    /// As [`submit`](Collector::submit), for a caller with more to come: the records have their place in
-    /// the order when this returns, and are durable when the answer has come.
+    /// As [`Dock::enqueue`], to the dock of `at`.
     pub fn enqueue(&self, at: &Partition, records: Records) -> Result<Appending, AppendError> {
+        self.dock(at).enqueue(records)
+    }
+}
+
+/// Where records wait for the frames of one partition; all clones are of the same dock.
+#[derive(Clone)]
+pub struct Dock {
+    shared: Arc<Shared>,
+    at: Partition,
+    waiting: Arc<Mutex<Waiting>>,
+}
+
+impl Dock {
+    /// Has these records appended, all in one frame, together with what others submit. Returns when they
+    /// are durable. If the caller goes away, they are appended nevertheless.
+    pub async fn submit(&self, records: impl Into<Records>) -> Result<Place, AppendError> {
+        self.enqueue(records.into())?.await
+    }
+
+    /// As [`submit`](Dock::submit), for a caller with more to come: the records have their place in
+    /// the order when this returns, and are durable when the answer has come.
+    pub fn enqueue(&self, records: Records) -> Result<Appending, AppendError> {
         let bytes = weigh(&records)?;
         let (answer, answered) = oneshot::channel();
-        let line = Arc::clone(self.0.lines.lock().entry(at.clone()).or_default());
         {
-            let mut waiting = line.lock();
+            let mut waiting = self.waiting.lock();
             if waiting.bytes + bytes > WAITING_BYTES && !waiting.submissions.is_empty() {
                 let fault = "more records wait for this partition than the log takes";
                 return Err(AppendError::Engine(Fault::Retryable(fault.into())));
@@ -106,14 +149,20 @@ impl Collector {
                 return Ok(Appending(answered));
             }
         }
-        let mut due = self.0.due.lock();
-        due.lines.push((at.clone(), line));
+        let mut due = self.shared.due.lock();
+        due.docks.push(self.clone());
         if !std::mem::replace(&mut due.awaited, true) {
-            let shared = Arc::clone(&self.0);
+            let shared = Arc::clone(&self.shared);
             // It ends by itself.
-            drop(self.0.runtime.start("collector", send_due(shared).boxed()));
+            drop(self.shared.runtime.start("collector", send_due(shared).boxed()));
         }
         Ok(Appending(answered))
+    }
+}
+
+impl fmt::Debug for Dock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dock").field("at", &self.at).finish_non_exhaustive()
     }
 }
 
@@ -141,44 +190,66 @@ impl fmt::Debug for Collector {
 
 /// After a moment, begins to send for all partitions that are due.
 async fn send_due(shared: Arc<Shared>) {
+    if shared.lanes.are_joined() {
+        // Who is ready to submit does so first. A pause would be as long as several rounds.
+        tokio::task::yield_now().await;
+        return send_rounds(&shared).await;
+    }
     if !shared.linger.is_zero() {
         shared.runtime.sleep(shared.linger).await;
     }
-    let lines = {
+    let docks = {
         let mut due = shared.due.lock();
         due.awaited = false;
-        std::mem::take(&mut due.lines)
+        std::mem::take(&mut due.docks)
     };
-    for (at, line) in lines {
-        let sending = send(Arc::clone(&shared), at, line);
+    for dock in docks {
         // It ends by itself when nothing waits any more.
-        drop(shared.runtime.start("collector", sending.boxed()));
+        drop(shared.runtime.start("collector", send(dock).boxed()));
+    }
+}
+
+/// Sends frames until nothing waits, those of all partitions at once: a log that writes them in one batch
+/// then has few and full batches.
+async fn send_rounds(shared: &Shared) {
+    loop {
+        let docks = {
+            let mut due = shared.due.lock();
+            if due.docks.is_empty() {
+                due.awaited = false;
+                return;
+            }
+            std::mem::take(&mut due.docks)
+        };
+        join_all(docks.into_iter().map(|dock| async move {
+            let Some(load) = dock.waiting.lock().load() else { return };
+            load.answers.tell(&shared.appender.events(&dock.at, load.records).await);
+            if dock.waiting.lock().goes_on() {
+                shared.due.lock().docks.push(dock);
+            }
+        }))
+        .await;
     }
 }
 
 /// Sends frames until nothing waits.
-async fn send(shared: Arc<Shared>, at: Partition, line: Arc<Mutex<Waiting>>) {
+async fn send(dock: Dock) {
+    let Dock { shared, at, waiting } = dock;
     let mut last = None;
     loop {
         // What comes while a frame waits goes with it.
         shared.lanes.space_out(last, &*shared.runtime).await;
         let lane = shared.lanes.enter().await;
-        let Some(batch) = line.lock().next_frame() else { return };
-        let (records, answers): (Vec<_>, Vec<_>) =
-            batch.into_iter().map(|one| (one.records, one.answer)).unzip();
-        let records = Records::joined(records);
+        let Some(load) = waiting.lock().load() else { return };
         last = Some(shared.runtime.elapsed());
-        let result = lane.hold(&*shared.runtime, shared.appender.events(&at, records)).await;
-        for answer in answers {
-            // Whoever went away does not want to know.
-            let _ = answer.send(result.clone());
-        }
+        let append = shared.appender.events(&at, load.records);
+        load.answers.tell(&lane.hold(&*shared.runtime, append).await);
     }
 }
 
 impl Waiting {
-    /// The submissions of the next frame, in their order; none ends the sending.
-    fn next_frame(&mut self) -> Option<Vec<Submission>> {
+    /// What goes into the next frame, in its order; none ends the sending.
+    fn load(&mut self) -> Option<Load> {
         let mut room = FRAME_ROOM;
         let fitting = self.submissions.iter().take_while(|one| {
             let fits = one.bytes <= room;
@@ -190,9 +261,23 @@ impl Waiting {
             self.sending = false;
             return None;
         }
-        let batch: Vec<Submission> = self.submissions.drain(..count).collect();
-        self.bytes -= batch.iter().map(|one| one.bytes).sum::<usize>();
-        Some(batch)
+        let mut taken = 0;
+        let (records, answers) = self
+            .submissions
+            .drain(..count)
+            .map(|one| {
+                taken += one.bytes;
+                (one.records, one.answer)
+            })
+            .unzip();
+        self.bytes -= taken;
+        Some(Load { records: Records::joined(records), answers: Answers(answers) })
+    }
+
+    /// Whether there is more to send; otherwise the sending ends.
+    fn goes_on(&mut self) -> bool {
+        self.sending = !self.submissions.is_empty();
+        self.sending
     }
 }
 
@@ -211,119 +296,4 @@ fn weigh(records: &Records) -> Result<usize, AppendError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::runtime::TokioRuntime;
-    use bytes::Bytes;
-    use consort_kernel::{Cursor, Log, ManualClock, Most, SeededEntropy, Timestamp, memory};
-    use futures::future::join_all;
-
-    struct Bed {
-        log: Arc<dyn Log>,
-        collector: Collector,
-        at: Partition,
-    }
-
-    fn bed() -> Bed {
-        bed_with(Lanes::unbounded())
-    }
-
-    fn bed_with(lanes: Lanes) -> Bed {
-        bed_of(lanes, Duration::from_millis(1))
-    }
-
-    fn bed_of(lanes: Lanes, linger: Duration) -> Bed {
-        let (log, store) = memory::open(1, Arc::new(ManualClock::at(Timestamp(1_000))));
-        let (log, runtime) = (Arc::new(log), TokioRuntime::current());
-        let entropy = Arc::new(SeededEntropy::new(7));
-        let give_up = Duration::from_secs(1);
-        let appender =
-            Appender::new(log.clone(), Arc::new(store), runtime.clone(), entropy, give_up);
-        let collector = Collector::new(Arc::new(appender), runtime, linger, lanes);
-        Bed { log, collector, at: Partition::new("s".parse().unwrap(), 0) }
-    }
-
-    async fn frames(bed: &Bed) -> Vec<Records> {
-        let (mut frames, mut cursor) = (Vec::new(), Cursor::START);
-        loop {
-            let page =
-                bed.log.read(&bed.at, &cursor, Most::default(), Duration::ZERO).await.unwrap();
-            let Some(last) = page.last() else { return frames };
-            cursor = last.cursor();
-            frames.extend(page.into_iter().map(|entry| entry.frame.records));
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_comes_together_is_one_frame_in_its_order() {
-        let bed = bed();
-        let record = |n: u8| Bytes::from(vec![n]);
-        let submissions = (0..10).map(|n| bed.collector.submit(&bed.at, vec![record(n); 2]));
-        let places = join_all(submissions).await;
-        assert!(places.iter().all(|place| place.as_ref().is_ok_and(|place| place.sequence == 0)));
-        let expected: Records = (0..10).flat_map(|n| [record(n), record(n)]).collect();
-        assert_eq!(frames(&bed).await, [expected]);
-        let later = bed.collector.submit(&bed.at, vec![record(9)]).await.unwrap();
-        assert_eq!(later.sequence, 1);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn frames_stay_within_their_bound_and_nothing_is_left_behind() {
-        let bed = bed();
-        let record = Bytes::from(vec![0; 1 << 20]);
-        let submissions = (0..10).map(|_| bed.collector.submit(&bed.at, vec![record.clone()]));
-        assert!(join_all(submissions).await.iter().all(Result::is_ok));
-        let sizes: Vec<usize> = frames(&bed).await.iter().map(Records::len).collect();
-        assert_eq!(sizes, [3, 3, 3, 1]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn more_than_may_wait_is_refused_at_once() {
-        let bed = bed();
-        let record = Bytes::from(vec![0; 1 << 20]);
-        let submissions = (0..20).map(|_| bed.collector.submit(&bed.at, vec![record.clone()]));
-        let refused = join_all(submissions).await.iter().filter(|result| result.is_err()).count();
-        assert_eq!(refused, 5);
-        let too_large = bed.collector.submit(&bed.at, vec![Bytes::from(vec![0; 3 << 20])]).await;
-        assert!(matches!(too_large, Err(AppendError::Refused(_))), "{too_large:?}");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn frames_fill_while_they_wait_for_a_lane() {
-        let lanes = Lanes::of(1);
-        let (bed, busy) = (bed_with(lanes.clone()), lanes.enter().await);
-        let early = bed.collector.enqueue(&bed.at, ["early"].into()).unwrap();
-        tokio::time::sleep(Duration::from_millis(20)).await;
-        let late = bed.collector.enqueue(&bed.at, ["late"].into()).unwrap();
-        assert!(frames(&bed).await.is_empty());
-        drop(busy);
-        assert_eq!(early.await.unwrap(), late.await.unwrap());
-        assert_eq!(frames(&bed).await, [Records::from(["early", "late"])]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn in_lanes_a_partitions_frames_begin_apart_and_fill_meanwhile() {
-        for (lanes, expected) in [(Lanes::unbounded(), vec![1, 1, 1]), (Lanes::of(4), vec![1, 2])] {
-            let bed = bed_of(lanes, Duration::ZERO);
-            let submit = || bed.collector.submit(&bed.at, vec![Bytes::new()]);
-            submit().await.unwrap();
-            let later = async {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-                submit().await
-            };
-            let (second, third) = tokio::join!(submit(), later);
-            assert!(second.is_ok() && third.is_ok());
-            let sizes: Vec<usize> = frames(&bed).await.iter().map(Records::len).collect();
-            assert_eq!(sizes, expected);
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn records_of_a_caller_that_goes_away_are_appended_nevertheless() {
-        let bed = bed();
-        let gone = bed.collector.submit(&bed.at, vec![Bytes::new()]).now_or_never();
-        assert!(gone.is_none());
-        bed.collector.submit(&bed.at, vec![Bytes::new()]).await.unwrap();
-        assert_eq!(Records::joined(frames(&bed).await).len(), 2);
-    }
-}
+mod tests;

@@ -22,22 +22,40 @@ const APART: Duration = Duration::from_millis(2);
 
 /// The lanes of a node.
 #[derive(Clone, Debug)]
-pub struct Lanes(Option<Arc<Semaphore>>);
+pub struct Lanes(Kind);
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Unbounded,
+    Joined,
+    Bounded(Arc<Semaphore>),
+}
 
 impl Lanes {
     /// As many as there are frames.
     pub fn unbounded() -> Self {
-        Lanes(None)
+        Lanes(Kind::Unbounded)
+    }
+
+    /// As many as there are partitions, and all of them at once: for a log that writes whatever has come in one
+    /// batch, so that no partition can be slower than the others.
+    pub fn joined() -> Self {
+        Lanes(Kind::Joined)
     }
 
     /// This many.
     pub fn of(count: usize) -> Self {
-        Lanes(Some(Arc::new(Semaphore::new(count))))
+        Lanes(Kind::Bounded(Arc::new(Semaphore::new(count))))
+    }
+
+    /// Whether frames go at once.
+    pub(crate) fn are_joined(&self) -> bool {
+        matches!(self.0, Kind::Joined)
     }
 
     /// Waits until a partition whose last frame began at `last`, by the runtime's time, may begin another.
     pub(crate) async fn space_out(&self, last: Option<Duration>, runtime: &dyn Runtime) {
-        let (Some(_), Some(last)) = (&self.0, last) else { return };
+        let (Kind::Bounded(_), Some(last)) = (&self.0, last) else { return };
         let since = runtime.elapsed().saturating_sub(last);
         if since < APART {
             runtime.sleep(APART - since).await;
@@ -46,7 +64,7 @@ impl Lanes {
 
     /// Waits for a lane; whoever waits longest has the next.
     pub(crate) async fn enter(&self) -> Lane {
-        let Some(lanes) = &self.0 else { return Lane(None) };
+        let Kind::Bounded(lanes) = &self.0 else { return Lane(None) };
         // The lanes are never closed.
         Lane(Arc::clone(lanes).acquire_owned().await.ok())
     }

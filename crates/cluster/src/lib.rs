@@ -36,7 +36,7 @@ pub mod tenure;
 pub mod worker;
 
 pub use appender::{Appender, Place};
-pub use collector::{Appending, Collector};
+pub use collector::{Appending, Collector, Dock};
 pub use drain::{DrainError, request_drain};
 pub use join::JoinError;
 pub use lanes::Lanes;

@@ -122,11 +122,8 @@ pub struct TokioRuntime {
 impl TokioRuntime {
     /// The runtime that the caller runs in.
     pub fn current() -> Arc<Self> {
-        Arc::new(TokioRuntime::of(tokio::runtime::Handle::current()))
-    }
-
-    fn of(handle: tokio::runtime::Handle) -> Self {
-        TokioRuntime { handle, since: tokio::time::Instant::now() }
+        let since = tokio::time::Instant::now();
+        Arc::new(TokioRuntime { handle: tokio::runtime::Handle::current(), since })
     }
 }
 

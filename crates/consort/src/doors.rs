@@ -10,7 +10,7 @@ use consort_server::once::{self, Space, Spaces};
 use consort_server::streams::{self, Streams};
 use consort_server::udp;
 use consort_server::views::{self, Paths, Views};
-use consort_server::{Cluster, GateKind, Metrics};
+use consort_server::{Cluster, Express, GateKind, Metrics};
 use consort_views::Definitions;
 
 use crate::delivering::Delivering;
@@ -80,9 +80,10 @@ impl Doors {
         udp::Bound::open(udp::Options { streams: &self.streams, sources, store, metrics })
     }
 
-    pub(crate) fn routes(&self) -> Router {
+    pub(crate) fn routes(&self) -> (Router, Express) {
         let mut paths = Paths::default();
+        let express = self.streams.express(&mut paths);
         let routes = self.streams.routes(&mut paths).merge(self.views.routes(&mut paths));
-        routes.merge(self.feeds.routes()).merge(self.spaces.routes())
+        (routes.merge(self.feeds.routes()).merge(self.spaces.routes()), express)
     }
 }

@@ -1,10 +1,11 @@
 //! What the parts of a node are built on.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use consort_cluster::{Appender, Collector, Lanes, Runtime, TokioRuntime};
+use consort_cluster::{ApartRuntime, Appender, Collector, Lanes, Runtime, TokioRuntime};
 use consort_engines::Engine;
 use consort_kernel::{Entropy, Inlet, Log, Store, SystemEntropy};
 use consort_server::Resolvers;
@@ -26,6 +27,8 @@ pub struct Ground {
     pub store: Arc<dyn Store>,
     /// Tasks and timers.
     pub runtime: Arc<dyn Runtime>,
+    /// The same, for those who start threads beside it.
+    here: Arc<TokioRuntime>,
     /// Randomness.
     pub entropy: Arc<dyn Entropy>,
     /// Appends frames to any partition.
@@ -55,10 +58,16 @@ impl Ground {
         }
     }
 
+    /// So many threads beside those that serve requests.
+    pub(crate) fn threads(&self, name: &str, count: usize) -> io::Result<Arc<dyn Runtime>> {
+        Ok(ApartRuntime::start(name, count, &self.here)?)
+    }
+
     /// Must be called within a tokio runtime.
     pub(crate) fn of(engine: &Engine) -> Ground {
         let (log, store) = (Arc::clone(&engine.log), Arc::clone(&engine.store));
-        let runtime: Arc<dyn Runtime> = TokioRuntime::current();
+        let here = TokioRuntime::current();
+        let runtime: Arc<dyn Runtime> = here.clone();
         let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
         let appender = Appender::new(
             Arc::clone(&log),
@@ -69,9 +78,13 @@ impl Ground {
         );
         let resolvers = Resolvers::default();
         let appender = Arc::new(appender);
-        let lanes = engine.lanes.map_or_else(Lanes::unbounded, Lanes::of);
+        let lanes = match engine.lanes {
+            Some(count) => Lanes::of(count),
+            None if engine.sole => Lanes::joined(),
+            None => Lanes::unbounded(),
+        };
         let collector =
             Collector::new(Arc::clone(&appender), Arc::clone(&runtime), COLLECT_FOR, lanes);
-        Ground { log, store, runtime, entropy, appender, collector, resolvers }
+        Ground { log, store, runtime, here, entropy, appender, collector, resolvers }
     }
 }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use consort_cluster::{ClusterNode, JoinError, Left, Part, Roster, Scale};
@@ -13,7 +15,7 @@ use consort_server::axum::Router;
 use consort_server::feeds::Feeds;
 use consort_server::udp::{self, Receiving};
 use consort_server::{
-    BindError, Cluster, Drained, GateKind, Handle, Limits, Metrics, Probe, Server, Wanted,
+    BindError, Cluster, Drained, Express, GateKind, Handle, Limits, Metrics, Probe, Server, Wanted,
 };
 use consort_views::{DefinitionsError, StreamsPart};
 use parking_lot::Mutex;
@@ -113,12 +115,15 @@ impl Node {
         );
         let bound = doors.open_udp(datagrams(&config), &ground, &mut metrics)?;
         let udp = bound.addresses();
-        let routes = cluster.routes().merge(doors.routes());
+        let (routes, express) = doors.routes();
+        let routes = (cluster.routes().merge(routes), express);
         let probes = probes(&engine).into_iter().chain([cluster.probe()]).collect();
         let http = Http::start(&config.http, probes, routes, metrics).await?;
         let computing = Computing::start(once);
 
         let id = config.node.id.clone().unwrap_or_else(identity::default_id);
+        // Folding a batch takes milliseconds, in which no request should wait for its thread.
+        let runtime = ground.threads("roles", cores()).map_err(StartError::Threads)?;
         let joining = consort_cluster::Options {
             id: id.clone(),
             address: config.http.advertise.unwrap_or_else(|| http.handle.address().to_string()),
@@ -128,7 +133,7 @@ impl Node {
             sole: engine.sole,
             parts,
             store: ground.store,
-            runtime: ground.runtime,
+            runtime,
             entropy: ground.entropy,
             observer: cluster.observer(),
         };
@@ -226,7 +231,7 @@ impl Http {
     async fn start(
         config: &HttpConfig,
         probes: Vec<Probe>,
-        routes: Router,
+        (routes, express): (Router, Express),
         metrics: Metrics,
     ) -> Result<Http, BindError> {
         let server = Server::bind(consort_server::Options {
@@ -235,6 +240,7 @@ impl Http {
             tokens: config.tokens.clone(),
             probes,
             metrics,
+            express,
             routes,
         })
         .await?;
@@ -256,6 +262,11 @@ impl Http {
             Drained { unfinished: 0 }
         })
     }
+}
+
+/// How many there are, or one if nobody knows.
+fn cores() -> usize {
+    available_parallelism().map_or(1, NonZero::get)
 }
 
 /// The gate that each stream is to have.

@@ -5,6 +5,7 @@
 //! has its length in its tag and its magnitude big-endian (complemented when negative). No tag is `FF`:
 //! see [`Key::end`].
 
+use std::borrow::Borrow;
 use std::fmt;
 
 use bytes::Bytes;
@@ -87,6 +88,13 @@ impl From<u32> for Element {
 /// An encoded tuple. Comparing keys compares the tuples.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(Bytes);
+
+/// By its encoding, which keys are compared and hashed by.
+impl Borrow<[u8]> for Key {
+    fn borrow(&self) -> &[u8] {
+        &self.0
+    }
+}
 
 /// Why bytes are not an encoded key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -59,6 +59,18 @@ impl Records {
         self.packed.slice_ref(part)
     }
 
+    /// The one record that `write` writes, behind what is there.
+    pub fn one(write: impl FnOnce(&mut Vec<u8>)) -> Records {
+        // Room for most events, so that few of them are copied to a larger place.
+        let mut packed = Vec::with_capacity(128);
+        packed.extend_from_slice(&[0; LENGTH_BYTES]);
+        write(&mut packed);
+        let length = (packed.len() - LENGTH_BYTES) as u32;
+        packed[..LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
+        let ends = vec![packed.len() as u32];
+        Records { packed: packed.into(), ends }
+    }
+
     /// The records of all these, one behind the other.
     pub fn joined(mut parts: Vec<Records>) -> Records {
         if parts.len() <= 1 {
@@ -198,6 +210,13 @@ mod tests {
             let joined = Records::joined(given.iter().cloned().map(Records::from).collect());
             prop_assert_eq!(all(&joined), given.concat());
         }
+    }
+
+    #[test]
+    fn one_is_what_was_written() {
+        let written = Records::one(|bytes| bytes.extend_from_slice(b"one"));
+        assert_eq!(written, Records::from(["one"]));
+        assert_eq!(Records::one(|_| {}), Records::from([""]));
     }
 
     #[test]

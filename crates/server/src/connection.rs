@@ -3,13 +3,14 @@
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::http::{Request, StatusCode};
+use axum::http::{Response, StatusCode};
+use futures::TryFutureExt as _;
 use http_body::{Frame, SizeHint};
-use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -17,6 +18,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tower::ServiceExt as _;
 
+use crate::express::Way;
 use crate::limits::{LINGER, LINGER_BYTES, Limits, MAX_BUFFER_BYTES, MAX_HEADER_BYTES};
 use crate::metrics::HttpMetrics;
 use crate::problem::Problem;
@@ -25,6 +27,7 @@ use crate::socket::{Lapse, Phase, Progress, Socket};
 /// What all connections of a server share.
 #[derive(Debug, Clone)]
 pub(crate) struct Service {
+    pub(crate) way: Arc<Way>,
     pub(crate) router: Router,
     pub(crate) limits: Limits,
     pub(crate) metrics: HttpMetrics,
@@ -39,11 +42,16 @@ pub(crate) async fn serve(
 ) {
     let progress = Progress::default();
     let socket = Socket::new(stream, service.limits.clone(), progress.clone());
-    let router = service.router;
+    let (way, router) = (service.way, service.router);
     let answer = {
         let progress = progress.clone();
-        hyper::service::service_fn(move |request| {
-            Box::pin(answer(router.clone(), request, progress.clone()))
+        hyper::service::service_fn(move |request| -> Answering {
+            progress.enter(Phase::Answering);
+            let progress = progress.clone();
+            match way.plain(&request) {
+                Some(plain) => Box::pin(tell(plain.answer(request.into_body()), progress)),
+                None => Box::pin(tell(router.clone().oneshot(request.map(Body::new)), progress)),
+            }
         })
     };
     let mut connection = http1::Builder::new()
@@ -89,14 +97,15 @@ pub(crate) async fn refuse(mut stream: TcpStream, max_connections: usize) {
     }
 }
 
-async fn answer(
-    router: Router,
-    request: Request<Incoming>,
+/// A request that is being answered.
+type Answering = Pin<Box<dyn Future<Output = Result<Response<AnswerBody>, Infallible>> + Send>>;
+
+/// An answer that tells its progress. No `async fn`: that would hold the answer twice.
+fn tell(
+    answer: impl Future<Output = Result<Response<Body>, Infallible>>,
     progress: Progress,
-) -> Result<axum::http::Response<AnswerBody>, Infallible> {
-    progress.enter(Phase::Answering);
-    let response = router.oneshot(request.map(Body::new)).await?;
-    Ok(response.map(|body| AnswerBody { inner: body, progress }))
+) -> impl Future<Output = Result<Response<AnswerBody>, Infallible>> {
+    answer.map_ok(|response| response.map(|body| AnswerBody { inner: body, progress }))
 }
 
 async fn close(socket: Socket<TcpStream>, limits: &Limits, metrics: &HttpMetrics) {

@@ -83,8 +83,10 @@ impl Door {
 
 /// A handler that panics is a defect, but one request's defect: it answers 500 and the connection
 /// lives on.
-async fn catch_panic(handler: impl Future<Output = Response>) -> Response {
-    match AssertUnwindSafe(handler).catch_unwind().await {
+pub(crate) fn catch_panic(
+    handler: impl Future<Output = Response>,
+) -> impl Future<Output = Response> {
+    AssertUnwindSafe(handler).catch_unwind().map(|answered| match answered {
         Ok(response) => response,
         Err(_) => {
             tracing::error!(
@@ -97,5 +99,5 @@ async fn catch_panic(handler: impl Future<Output = Response>) -> Response {
             )
             .into_response()
         }
-    }
+    })
 }

@@ -12,6 +12,7 @@ mod body;
 mod cluster;
 mod connection;
 mod door;
+mod express;
 pub mod feeds;
 mod gate;
 mod health;
@@ -31,6 +32,7 @@ pub use axum;
 pub use prometheus_client;
 
 pub use cluster::{Cluster, Resolved, Resolver, Resolvers, Resolving, Wanted};
+pub use express::Express;
 pub use gate::{Gate, GateKind, GateMetrics, Pass, Reason, Refused, Standing, UnknownGate};
 pub use health::{PROBE_WITHIN, Probe};
 pub use limits::{KEEP_ALIVE_IDLE, Limits, MAX_HEADER_BYTES, STOP_WITHIN, WRITE_STALL};

@@ -185,6 +185,31 @@ impl HttpMetrics {
             .observe(took.as_secs_f64());
     }
 
+    /// What counts the requests of one route, for whoever answers many of them.
+    pub(crate) fn route(&self, route: &str, method: &Method) -> RouteMetrics {
+        let labels = RequestLabels {
+            route: route.to_owned(),
+            method: known(method),
+            status: class(StatusCode::OK),
+        };
+        let duration = self.durations.get_or_create(&RouteLabel { route: route.to_owned() });
+        let (succeeded, duration) =
+            (self.requests.get_or_create(&labels).clone(), duration.clone());
+        RouteMetrics(Arc::new(OfRoute { labels, succeeded, duration }))
+    }
+
+    /// As [`answered`](HttpMetrics::answered).
+    pub(crate) fn answered_by(&self, route: &RouteMetrics, status: StatusCode, took: Duration) {
+        let OfRoute { labels, succeeded, duration } = &*route.0;
+        match class(status) {
+            same if same == labels.status => succeeded.inc(),
+            status => {
+                self.requests.get_or_create(&RequestLabels { status, ..labels.clone() }).inc()
+            }
+        };
+        duration.observe(took.as_secs_f64());
+    }
+
     pub(crate) fn refused(&self, reason: &'static str) {
         self.refused.get_or_create(&ReasonLabel { reason }).inc();
     }
@@ -201,6 +226,18 @@ impl HttpMetrics {
     pub(crate) fn open_connections(&self) -> usize {
         usize::try_from(self.open.get()).unwrap_or(0)
     }
+}
+
+/// The counts of one route and method. A clone counts into the same ones.
+#[derive(Clone, Debug)]
+pub(crate) struct RouteMetrics(Arc<OfRoute>);
+
+#[derive(Debug)]
+struct OfRoute {
+    /// Of those that succeeded.
+    labels: RequestLabels,
+    succeeded: Counter,
+    duration: Histogram,
 }
 
 /// Counts one open connection for as long as it lives.

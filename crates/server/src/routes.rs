@@ -15,7 +15,12 @@ use crate::problem::Problem;
 /// How much of an unknown path an answer repeats.
 const PATH_SHOWN: usize = 200;
 
-pub(crate) fn assemble(routes: Router, probes: Vec<Probe>, metrics: Metrics, door: Door) -> Router {
+pub(crate) fn assemble(
+    routes: Router,
+    probes: Vec<Probe>,
+    metrics: Metrics,
+    door: Arc<Door>,
+) -> Router {
     // The fallback for methods reaches only routes that are there already, and layers only what
     // stands above them.
     routes
@@ -23,7 +28,7 @@ pub(crate) fn assemble(routes: Router, probes: Vec<Probe>, metrics: Metrics, doo
         .merge(metrics.routes())
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
-        .layer(middleware::from_fn_with_state(Arc::new(door), door::pass))
+        .layer(middleware::from_fn_with_state(door, door::pass))
 }
 
 async fn not_found(uri: Uri) -> Problem {

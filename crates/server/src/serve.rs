@@ -16,6 +16,7 @@ use tokio::task::{JoinError, JoinSet};
 
 use crate::connection::{self, Service};
 use crate::door::Door;
+use crate::express::{Express, Way};
 use crate::health::Probe;
 use crate::limits::{ACCEPT_PAUSE, Limits, REFUSALS_AT_ONCE};
 use crate::metrics::{HttpMetrics, Metrics};
@@ -33,6 +34,8 @@ pub struct Options {
     /// What `/readyz` asks.
     pub probes: Vec<Probe>,
     pub metrics: Metrics,
+    /// The routes among them that have a short way.
+    pub express: Express,
     /// The parts' routes. `/healthz`, `/readyz` and `/metrics` are the server's own.
     pub routes: Router,
 }
@@ -80,7 +83,7 @@ pub enum BindError {
 
 impl Server {
     pub async fn bind(options: Options) -> Result<Server, BindError> {
-        let Options { listen, limits, tokens, probes, metrics, routes } = options;
+        let Options { listen, limits, tokens, probes, metrics, express, routes } = options;
         if !listen.ip().is_loopback() && tokens.is_empty() {
             return Err(BindError::NeedsTokens(listen));
         }
@@ -92,9 +95,10 @@ impl Server {
         let address = listener.local_addr().map_err(refused)?;
 
         let http = metrics.http();
-        let door = Door { tokens, limits: limits.clone(), metrics: http.clone() };
-        let router = routes::assemble(routes, probes, metrics, door);
-        let service = Service { router, limits, metrics: http.clone() };
+        let door = Arc::new(Door { tokens, limits: limits.clone(), metrics: http.clone() });
+        let router = routes::assemble(routes, probes, metrics, Arc::clone(&door));
+        let way = Arc::new(Way::new(express, door));
+        let service = Service { way, router, limits, metrics: http.clone() };
         Ok(Server { listener, service, handle: Handle { address, metrics: http } })
     }
 

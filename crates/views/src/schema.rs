@@ -16,6 +16,9 @@ use crate::event::Event;
 use crate::form::{Form, MEASUREMENT, TIME};
 use crate::value::{FieldType, Kind, TEXT_MOST, Value, parse_decimal};
 
+/// So many names are compared one by one.
+const FEW_FIELDS: usize = 16;
+
 /// A field of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
@@ -135,6 +138,10 @@ impl Schema {
 
     /// Where a field stands.
     pub fn find(&self, name: &str) -> Option<usize> {
+        // A look at a few names is over before one of them is hashed.
+        if self.fields.len() <= FEW_FIELDS {
+            return self.fields.iter().position(|field| field.name == name);
+        }
         self.by_name.get(name).copied()
     }
 
@@ -150,12 +157,18 @@ impl Schema {
         ty.parse(text).map_err(|wanted| Rejection::Wrong { field: name.clone(), wanted })
     }
 
-    /// Takes an event from JSON. Fields in `preset`, which a path gave, must not come again.
-    pub fn take(&self, json: &[u8], preset: &[(usize, Value)]) -> Result<Event, Rejection> {
-        let mut values = vec![None; self.fields.len()];
-        for (at, value) in preset {
-            values[*at] = Some(value.clone());
-        }
+    /// Takes an event from JSON.
+    pub fn take(&self, json: &[u8]) -> Result<Event, Rejection> {
+        self.fill(json, self.blank())
+    }
+
+    /// No value yet for any field, for [`fill`](Schema::fill).
+    pub fn blank(&self) -> Vec<Option<Value>> {
+        vec![None; self.fields.len()]
+    }
+
+    /// Takes an event from JSON beside the `values` that a path gave, which must not come again.
+    pub fn fill(&self, json: &[u8], mut values: Vec<Option<Value>>) -> Result<Event, Rejection> {
         let mut rejection = None;
         let seed = EventSeed { schema: self, values: &mut values, rejection: &mut rejection };
         let mut deserializer = serde_json::Deserializer::from_slice(json);
@@ -355,7 +368,7 @@ mod tests {
     fn an_event_is_taken_field_by_field() {
         let json =
             r#" {"season":"20\u0032\u0030", "skier":7, "paid":"12.5","vip":true,"wait":null} "#;
-        let event = schema(Unknown::Reject).take(json.as_bytes(), &[]).unwrap();
+        let event = schema(Unknown::Reject).take(json.as_bytes()).unwrap();
         let expected = [
             Some(Value::Int(7)),
             Some(Value::Text("2020".into())),
@@ -399,18 +412,19 @@ mod tests {
             ("", "not a JSON object"),
         ];
         for (json, reason) in cases {
-            let refused = schema(Unknown::Reject).take(json.as_bytes(), &[]).unwrap_err();
+            let refused = schema(Unknown::Reject).take(json.as_bytes()).unwrap_err();
             assert!(refused.to_string().starts_with(reason), "{json}: {refused}");
         }
     }
 
     #[test]
     fn fields_of_the_path_join_those_of_the_body_and_come_once() {
-        let preset = [(0, Value::Int(5))];
         let schema = schema(Unknown::Reject);
-        let event = schema.take(br#"{"season":"x"}"#, &preset).unwrap();
+        let mut preset = schema.blank();
+        preset[0] = Some(Value::Int(5));
+        let event = schema.fill(br#"{"season":"x"}"#, preset.clone()).unwrap();
         assert_eq!(event.values[0], Some(Value::Int(5)));
-        let twice = schema.take(br#"{"season":"x","skier":5}"#, &preset);
+        let twice = schema.fill(br#"{"season":"x","skier":5}"#, preset);
         assert_eq!(twice, Err(Rejection::Twice("skier".into())));
         let wrong = schema.parse(0, "1x").unwrap_err();
         assert_eq!(wrong.to_string(), "field 'skier' must be a whole number from 1 to 100");
@@ -419,6 +433,6 @@ mod tests {
     #[test]
     fn unknown_fields_are_left_out_where_that_is_wanted() {
         let json = br#"{"skier":1,"season":"x","more":{"a":[1,2]}}"#;
-        assert!(schema(Unknown::Ignore).take(json, &[]).is_ok());
+        assert!(schema(Unknown::Ignore).take(json).is_ok());
     }
 }

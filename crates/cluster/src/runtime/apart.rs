@@ -13,7 +13,8 @@ use super::{Abort, Runtime, TokioRuntime};
 ///
 /// A tokio runtime polls its tasks in the order in which they became ready. When a thousand requests arrive
 /// at once for one answer, each step towards that answer stands in line behind those who wait for it, unless it
-/// is taken elsewhere.
+/// is taken elsewhere. And work that takes milliseconds between two awaits holds up whatever became ready on its
+/// thread meanwhile.
 ///
 /// Dropping it ends its tasks at their next await, without waiting for them.
 pub struct ApartRuntime {
@@ -23,14 +24,14 @@ pub struct ApartRuntime {
 }
 
 impl ApartRuntime {
-    /// Starts so many threads, which bear this name.
-    pub fn start(name: &str, threads: usize) -> io::Result<Arc<Self>> {
+    /// Starts so many threads, which bear this name, and whose local time is that of `beside`.
+    pub fn start(name: &str, threads: usize, beside: &TokioRuntime) -> io::Result<Arc<Self>> {
         let threads = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(threads)
             .thread_name(name)
             .enable_all()
             .build()?;
-        let tasks = TokioRuntime::of(threads.handle().clone());
+        let tasks = TokioRuntime { handle: threads.handle().clone(), since: beside.since };
         Ok(Arc::new(ApartRuntime { threads: Some(threads), tasks }))
     }
 }
@@ -73,7 +74,7 @@ mod tests {
 
     #[tokio::test]
     async fn work_goes_on_while_the_callers_thread_is_busy() {
-        let runtime = ApartRuntime::start("apart", 1).unwrap();
+        let runtime = ApartRuntime::start("apart", 1, &TokioRuntime::current()).unwrap();
         let (done, seen) = std::sync::mpsc::channel();
         let _task = Task::spawn(&*runtime, "steps", async move {
             for _ in 0..100 {
@@ -87,7 +88,7 @@ mod tests {
 
     #[tokio::test]
     async fn both_sides_can_sleep_by_it() {
-        let runtime = ApartRuntime::start("apart", 1).unwrap();
+        let runtime = ApartRuntime::start("apart", 1, &TokioRuntime::current()).unwrap();
         let (moment, minute) = (Duration::from_millis(1), Duration::from_secs(60));
         runtime.sleep(moment).await;
         assert!(runtime.elapsed() >= moment);
@@ -98,7 +99,7 @@ mod tests {
 
     #[tokio::test]
     async fn dropping_it_ends_its_tasks() {
-        let runtime = ApartRuntime::start("apart", 1).unwrap();
+        let runtime = ApartRuntime::start("apart", 1, &TokioRuntime::current()).unwrap();
         let (sender, receiver) = oneshot::channel::<()>();
         let endless = async move {
             std::future::pending::<()>().await;
@@ -111,7 +112,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_last_to_let_go_of_it_may_be_a_task_of_its_own() {
-        let runtime = ApartRuntime::start("apart", 1).unwrap();
+        let runtime = ApartRuntime::start("apart", 1, &TokioRuntime::current()).unwrap();
         let (held, (let_go, told)) = (Arc::clone(&runtime), oneshot::channel::<()>());
         let task = Task::spawn(&*runtime, "holds", async move {
             told.await.unwrap();

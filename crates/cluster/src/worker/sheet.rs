@@ -30,8 +30,8 @@ pub struct Sheet {
     cells: HashMap<(Shard, Key), Option<Bytes>>,
     /// The record being planned.
     at: Position,
-    /// The most cells that a shard had operations on when they were last taken: about so many follow.
-    cells_before: usize,
+    /// The most operations that a shard had when they were last taken: about so many follow.
+    operations_before: usize,
     /// Counted up whenever operations that were planned before can no longer be added to.
     turn: u64,
     full: bool,
@@ -86,7 +86,8 @@ impl Sheet {
         self.full = false;
         self.turn += 1;
         let taken = std::mem::take(&mut self.shards);
-        self.cells_before = taken.values().map(|sheet| sheet.last_on.len()).max().unwrap_or(0);
+        self.operations_before =
+            taken.values().map(|sheet| sheet.operations.len()).max().unwrap_or(0);
         for &shard in taken.keys() {
             self.marks.insert(shard, end);
         }
@@ -96,35 +97,22 @@ impl Sheet {
     /// Adds to a counter. Should it overflow, the addition is left out and `on_overflow` noted; additions
     /// with the same note are one.
     pub fn add(&mut self, shard: Shard, key: Key, by: i64, on_overflow: Option<Note>) {
-        self.add_somewhere(shard, key, by, on_overflow);
-    }
-
-    /// Tells where.
-    fn add_somewhere(
-        &mut self,
-        shard: Shard,
-        key: Key,
-        by: i64,
-        on_overflow: Option<Note>,
-    ) -> Spot {
-        let turn = self.turn;
-        let Some(sheet) = self.sheet(shard) else { return Spot::default() };
-        if let Some(place) = sheet.place(Kind::Counter, &key)
-            && let Some(Operation::Add { by: sum, on_overflow: note, .. }) =
-                sheet.operations.get_mut(place)
+        let Some(sheet) = self.sheet(shard) else { return };
+        if let Some(Operation::Add { by: sum, on_overflow: note, .. }) =
+            sheet.same(Kind::Counter, &key)
             && *note == on_overflow
             && let Some(merged) = sum.checked_add(by)
         {
             *sum = merged;
-            return Spot(Some((turn, place)));
+            return;
         }
         let add = Operation::Add { key: key.clone(), by, on_overflow };
-        let place = sheet.push_on(Kind::Counter, key, add);
+        sheet.push_on(Kind::Counter, key, add);
         self.weigh(shard);
-        Spot(Some((turn, place)))
     }
 
-    /// As [`add`](Sheet::add), at a spot that is only used for this cell.
+    /// As [`add`](Sheet::add), at a spot that is only used for this cell. The cell is not looked for otherwise:
+    /// what is added without the spot, or at another one, is an operation of its own.
     pub fn add_at(
         &mut self,
         spot: &mut Spot,
@@ -141,15 +129,17 @@ impl Sheet {
             *sum = merged;
             return;
         }
-        *spot = self.add_somewhere(shard, key.clone(), by, on_overflow());
+        let add = Operation::Add { key: key.clone(), by, on_overflow: on_overflow() };
+        *spot = sheet.push_at(turn, add);
+        self.full |= sheet.is_full();
     }
 
-    /// As [`insert`](Sheet::insert), at a spot that is only used for this cell.
+    /// As [`insert`](Sheet::insert), at a spot: see [`add_at`](Sheet::add_at).
     pub fn insert_at(&mut self, spot: &mut Spot, shard: Shard, key: &Key, member: Bytes) {
         self.show_at(Kind::Set, spot, shard, key, member);
     }
 
-    /// As [`distinct`](Sheet::distinct), at a spot that is only used for this cell.
+    /// As [`distinct`](Sheet::distinct), at a spot: see [`add_at`](Sheet::add_at).
     pub fn distinct_at(&mut self, spot: &mut Spot, shard: Shard, key: &Key, member: Bytes) {
         self.show_at(Kind::Distinct, spot, shard, key, member);
     }
@@ -161,10 +151,10 @@ impl Sheet {
             let size = member.len();
             members.push(member);
             sheet.grow(size);
-            self.full |= sheet.is_full();
-            return;
+        } else {
+            *spot = sheet.push_at(turn, showing(kind, key.clone(), member));
         }
-        *spot = self.show(kind, shard, key.clone(), member);
+        self.full |= sheet.is_full();
     }
 
     /// What tells the present commits from earlier and later ones.
@@ -232,27 +222,17 @@ impl Sheet {
         self.show(Kind::Sketch, shard, key, member);
     }
 
-    /// Shows `member` to a cell of a kind that counts members; tells where.
-    fn show(&mut self, kind: Kind, shard: Shard, key: Key, member: Bytes) -> Spot {
-        let turn = self.turn;
-        let Some(sheet) = self.sheet(shard) else { return Spot::default() };
-        let (place, size) = (sheet.place(kind, &key), member.len());
-        let members = place.and_then(|place| members_of(sheet.operations.get_mut(place)?));
-        let place = if let (Some(place), Some(members)) = (place, members) {
+    /// Shows `member` to a cell of a kind that counts members.
+    fn show(&mut self, kind: Kind, shard: Shard, key: Key, member: Bytes) {
+        let Some(sheet) = self.sheet(shard) else { return };
+        let size = member.len();
+        if let Some(members) = sheet.same(kind, &key).and_then(members_of) {
             members.push(member);
             sheet.grow(size);
-            place
         } else {
-            let (at, members) = (key.clone(), vec![member]);
-            let first = match kind {
-                Kind::Distinct => Operation::Distinct { key, members },
-                Kind::Sketch => Operation::Sketch { key, members },
-                _ => Operation::Insert { key, members },
-            };
-            sheet.push_on(kind, at, first)
-        };
+            sheet.push_on(kind, key.clone(), showing(kind, key, member));
+        }
         self.weigh(shard);
-        Spot(Some((turn, place)))
     }
 
     /// Makes the bytes cell hold `value`.
@@ -321,7 +301,7 @@ impl Sheet {
         let applied = !self.takes(shard);
         #[cfg(feature = "mutations")]
         let applied = applied && self.mutation != Some(Mutation::MarksMoveBackwards);
-        let room = self.cells_before;
+        let room = self.operations_before;
         (!applied).then(|| self.shards.entry(shard).or_insert_with(|| ShardSheet::with_room(room)))
     }
 
@@ -329,6 +309,16 @@ impl Sheet {
         if let Some(sheet) = self.shards.get(&shard) {
             self.full |= sheet.is_full();
         }
+    }
+}
+
+/// The operation that shows a member to a cell of a kind that counts members.
+fn showing(kind: Kind, key: Key, member: Bytes) -> Operation {
+    let members = vec![member];
+    match kind {
+        Kind::Distinct => Operation::Distinct { key, members },
+        Kind::Sketch => Operation::Sketch { key, members },
+        _ => Operation::Insert { key, members },
     }
 }
 
@@ -343,10 +333,9 @@ fn members_of(operation: &mut Operation) -> Option<&mut Vec<Bytes>> {
 }
 
 impl ShardSheet {
-    /// An empty one, for operations on about so many cells.
-    fn with_room(cells: usize) -> Self {
-        let last_on = HashMap::with_capacity(cells);
-        ShardSheet { last_on, operations: Vec::with_capacity(cells), ..ShardSheet::default() }
+    /// An empty one, for about so many operations.
+    fn with_room(operations: usize) -> Self {
+        ShardSheet { operations: Vec::with_capacity(operations), ..ShardSheet::default() }
     }
 
     fn is_full(&self) -> bool {
@@ -359,22 +348,23 @@ impl ShardSheet {
         self.operations.get_mut(place)
     }
 
-    /// Where the operation on a cell stands that more can be merged with.
-    fn place(&self, kind: Kind, key: &Key) -> Option<usize> {
-        // The key is cloned to look up the pair: its bytes are shared, not copied.
-        self.last_on.get(&(kind, key.clone())).copied()
-    }
-
+    /// The operation on a cell that more can be merged with.
     fn same(&mut self, kind: Kind, key: &Key) -> Option<&mut Operation> {
-        let place = self.place(kind, key)?;
+        // The key is cloned to look up the pair: its bytes are shared, not copied.
+        let place = *self.last_on.get(&(kind, key.clone()))?;
         self.operations.get_mut(place)
     }
 
-    fn push_on(&mut self, kind: Kind, key: Key, operation: Operation) -> usize {
-        let place = self.operations.len();
-        self.last_on.insert((kind, key), place);
+    fn push_on(&mut self, kind: Kind, key: Key, operation: Operation) {
+        self.last_on.insert((kind, key), self.operations.len());
         self.push(operation);
-        place
+    }
+
+    /// Tells where.
+    fn push_at(&mut self, turn: u64, operation: Operation) -> Spot {
+        let spot = Spot(Some((turn, self.operations.len())));
+        self.push(operation);
+        spot
     }
 
     fn push(&mut self, operation: Operation) {

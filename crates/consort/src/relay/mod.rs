@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use consort_server::axum::Router;
 use consort_server::udp::{Drops, Socket, Source};
-use consort_server::{Limits, Metrics, Server, Tokens};
+use consort_server::{Express, Limits, Metrics, Server, Tokens};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -84,6 +84,7 @@ impl Relay {
             tokens: Tokens::default(),
             probes: Vec::new(),
             metrics,
+            express: Express::default(),
             routes: Router::new(),
         })
         .await?;

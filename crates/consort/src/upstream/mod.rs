@@ -14,7 +14,7 @@ use consort_server::axum::extract::{Request, State};
 use consort_server::axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use consort_server::axum::response::{IntoResponse as _, Response};
 use consort_server::axum::{Json, Router, body, routing};
-use consort_server::{BindError, Limits, Metrics, Problem, Server, Tokens};
+use consort_server::{BindError, Express, Limits, Metrics, Problem, Server, Tokens};
 use futures::StreamExt as _;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -63,6 +63,7 @@ impl SampleUpstream {
             .route("/calls", routing::get(calls).delete(forget))
             .with_state(shared);
         let server = Server::bind(consort_server::Options {
+            express: Express::default(),
             listen,
             limits: Limits { max_connections: CONNECTIONS_MOST, ..Limits::default() },
             tokens: Tokens::default(),

@@ -21,8 +21,8 @@ use super::tables::{Tables, explain};
 const BATCH_BYTES: usize = 8 * 1024 * 1024;
 /// How long bulk commits may be folded into one batch, and how many rows they may make dirty, which takes
 /// about as long again to write: an append that arrives meanwhile waits for it.
-const BULK_TIME: Duration = Duration::from_millis(1);
-const BULK_ROWS: usize = 500;
+const BULK_TIME: Duration = Duration::from_micros(300);
+const BULK_ROWS: usize = 100;
 /// How often there is a look for what can be cleared away.
 const SWEEP_EVERY: Duration = Duration::from_millis(250);
 

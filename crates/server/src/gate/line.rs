@@ -29,6 +29,11 @@ impl<T> Line<T> {
         })
     }
 
+    /// Whether there is nobody in it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The first who still waits.
     pub(super) fn next(&mut self) -> Option<oneshot::Sender<T>> {
         while let Some(place) = self.0.pop_front() {

@@ -123,7 +123,28 @@ impl Gate {
 
     async fn turn(&self, records: u64, deadline: Instant) -> Result<Pass, Refused> {
         let came = Instant::now();
-        let wait = self.wait(records, deadline.saturating_duration_since(came))?;
+        let wait = {
+            let now = self.0.at(came);
+            let mut state = self.0.state.lock();
+            let wait =
+                self.wait(&mut state.core, now, records, deadline.saturating_duration_since(came))?;
+            if wait.is_zero() && state.in_flight < state.core.limit(now) {
+                state.in_flight += 1;
+                return Ok(Pass { gate: Some(self.clone()), entered: came });
+            }
+            wait
+        };
+        // Apart: most need not wait, and should not take the room for it.
+        Box::pin(self.stand(came, wait, deadline)).await
+    }
+
+    /// Waits for so long, and then in line if there is no room.
+    async fn stand(
+        &self,
+        came: Instant,
+        wait: Duration,
+        deadline: Instant,
+    ) -> Result<Pass, Refused> {
         if !wait.is_zero() {
             let _waiting = self.waiting()?;
             sleep(wait).await;
@@ -148,9 +169,14 @@ impl Gate {
     }
 
     /// How long a post must wait before it may look for room.
-    fn wait(&self, records: u64, left: Duration) -> Result<Duration, Refused> {
-        let now = self.0.now();
-        match &mut self.0.state.lock().core {
+    fn wait(
+        &self,
+        core: &mut Core,
+        now: Duration,
+        records: u64,
+        left: Duration,
+    ) -> Result<Duration, Refused> {
+        match core {
             Core::Off => Ok(Duration::ZERO),
             Core::Adaptive(adaptive) => {
                 adaptive.ask(now, records, left).map_err(|lag| self.refused(Reason::Lag, lag))
@@ -253,14 +279,18 @@ impl Pass {
 
     fn leave(&mut self, tell: impl FnOnce(&mut Core, Duration, Duration, usize)) {
         let Some(gate) = self.gate.take() else { return };
-        let (now, took) = (gate.0.now(), self.entered.elapsed());
-        {
+        let left = Instant::now();
+        let (now, took) = (gate.0.at(left), left - self.entered);
+        let somebody_waits = {
             let mut state = gate.0.state.lock();
             let in_flight = state.in_flight;
             tell(&mut state.core, now, took, in_flight);
             state.in_flight -= 1;
+            !state.line.is_empty()
+        };
+        if somebody_waits {
+            gate.let_in();
         }
-        gate.let_in();
     }
 }
 
@@ -272,7 +302,12 @@ impl Drop for Pass {
 
 impl Shared {
     fn now(&self) -> Duration {
-        self.since.elapsed()
+        self.at(Instant::now())
+    }
+
+    /// The gate's own time at a moment.
+    fn at(&self, moment: Instant) -> Duration {
+        moment.saturating_duration_since(self.since)
     }
 
     fn standing(&self) -> Standing {

@@ -100,7 +100,6 @@ impl<'a> Intake<'a> {
     }
 
     fn send(&mut self, pass: Pass) {
-        let Entrance { stream, collector, .. } = self.entrance;
         let bytes = self.sorted.bytes;
         let sent: Vec<(u64, Result<Appending, AppendError>)> = self
             .sorted
@@ -108,7 +107,7 @@ impl<'a> Intake<'a> {
             .into_iter()
             .map(|(index, records)| {
                 let count = records.len() as u64;
-                (count, collector.enqueue(&stream.partition(index), records))
+                (count, self.entrance.enqueue(index, records))
             })
             .collect();
         self.in_flight += bytes;
@@ -190,7 +189,7 @@ pub(super) async fn lines(entrance: &Entrance, body: Body) -> Result<Response, P
     let take = |line: &[u8]| match line.trim_ascii() {
         // An empty line is no event, and no mistake.
         b"" => Ok(None),
-        json => entrance.stream.schema.take(json, &[]).map(Some),
+        json => entrance.stream.schema.take(json).map(Some),
     };
     let (bulk, appended) =
         events(entrance, body, Inflate::new(Coding::Identity), Lines::default(), take).await?;

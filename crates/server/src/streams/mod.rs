@@ -11,6 +11,7 @@ mod metrics;
 mod overload;
 mod points;
 mod post;
+mod route;
 mod sorted;
 
 use std::collections::BTreeMap;
@@ -21,17 +22,20 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{MatchedPath, Request};
 use axum::routing::{get, post};
-use consort_cluster::Collector;
-use consort_kernel::Entropy;
+use consort_cluster::{Appending, Collector, Dock};
+use consort_kernel::{AppendError, Entropy, Records};
 use consort_views::{Definitions, Stream};
 
+use crate::express::Express;
 use crate::gate::{Gate, GateKind, GateMetrics};
 use crate::metrics::Metrics;
 pub(crate) use bulk::now;
 pub use lines::{Line, Split};
 pub(crate) use metrics::StreamMetrics;
 pub use points::PointLines;
-pub(crate) use post::no_such_stream;
+pub(crate) use post::{no_such_stream, unreadable};
+pub(crate) use route::Posted;
+pub use route::StreamRoute;
 pub(crate) use sorted::Sorted;
 
 /// How long a post may take in all: the gate's wait, and the log's answer.
@@ -69,8 +73,16 @@ pub struct Streams(Arc<BTreeMap<String, Arc<Entrance>>>);
 pub(crate) struct Entrance {
     pub(crate) stream: Arc<Stream>,
     pub(crate) gate: Gate,
-    pub(crate) collector: Collector,
+    /// Where records of each partition wait.
+    docks: Vec<Dock>,
     pub(crate) metrics: StreamMetrics,
+}
+
+impl Entrance {
+    /// Has records appended to a partition: see [`Dock::enqueue`].
+    pub(crate) fn enqueue(&self, index: u32, records: Records) -> Result<Appending, AppendError> {
+        self.docks[index as usize].enqueue(records)
+    }
 }
 
 impl Streams {
@@ -86,7 +98,9 @@ impl Streams {
             let entrance = Entrance {
                 stream: Arc::clone(stream),
                 gate,
-                collector: collector.clone(),
+                docks: (0..stream.partitions)
+                    .map(|index| collector.dock(&stream.partition(index)))
+                    .collect(),
                 metrics: counts.of(&name),
             };
             (name, Arc::new(entrance))
@@ -114,6 +128,16 @@ impl Streams {
             }
         }
         routes
+    }
+
+    /// The streams' own routes, for posts that are plain.
+    pub fn express(&self, paths: &mut crate::views::Paths) -> Express {
+        let entrances = self.0.values();
+        let routes = entrances.filter_map(|entrance| {
+            let path = paths.of(entrance.stream.route.as_ref()?).to_owned();
+            Some(StreamRoute::new(path, Arc::clone(entrance)))
+        });
+        Express::from(routes.collect::<Vec<_>>())
     }
 
     /// The entrances, by the names of their streams.

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use axum::body::{Body, to_bytes};
 use axum::extract::rejection::{PathRejection, RawPathParamsRejection};
 use axum::extract::{Path, RawPathParams, Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use consort_kernel::{AppendError, Fault};
+use consort_kernel::{AppendError, Fault, Records};
 use consort_views::{Event, Rejection, Stream, Value};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
@@ -21,6 +22,17 @@ use crate::views::path_fields;
 
 /// The longest `Idempotency-Key`.
 const KEY_MOST: usize = 255;
+
+/// The values that a path gives to fields; none for the others.
+pub(super) type Preset = Vec<Option<Value>>;
+
+/// An `Idempotency-Key`, which tells one event from its repeats.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Key {
+    Absent,
+    Given(String),
+    Malformed,
+}
 
 /// How a body holds its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,9 +74,9 @@ pub(super) async fn by_name(
     };
     let (head, body) = request.into_parts();
     match Form::of(&head.headers) {
-        Some(Form::Json) => events(entrance, &head.headers, body, &[]).await,
+        Some(Form::Json) => events(entrance, head, body, entrance.stream.schema.blank()).await,
         Some(Form::Lines) => {
-            refuse_key(&head.headers)?;
+            Key::of(&head.headers).refuse()?;
             bulk::lines(entrance, body).await
         }
         None => {
@@ -79,7 +91,7 @@ pub(super) async fn to_lines(
     State(entrance): State<Arc<Entrance>>,
     request: Request,
 ) -> Result<Response, Problem> {
-    refuse_key(request.headers())?;
+    Key::of(request.headers()).refuse()?;
     let precision = influx::precision(request.uri().query().unwrap_or_default());
     let precision =
         precision.map_err(|reason| Problem::new(StatusCode::BAD_REQUEST, "precision", reason))?;
@@ -104,21 +116,24 @@ pub(super) async fn by_route(
         );
         return Err(not_taken(detail));
     }
-    let preset = preset_by(stream, &path).map_err(|rejection| {
+    let preset = preset_by(stream, path.iter().map(|(_, text)| text)).map_err(|rejection| {
         entrance.metrics.rejected.inc();
         invalid(&rejection)
     })?;
     let (head, body) = request.into_parts();
-    events(&entrance, &head.headers, body, &preset).await
+    events(&entrance, head, body, preset).await
 }
 
 /// The values that the path gives to fields.
-fn preset_by(stream: &Stream, path: &RawPathParams) -> Result<Vec<(usize, Value)>, Rejection> {
+pub(super) fn preset_by<'a>(
+    stream: &Stream,
+    path: impl Iterator<Item = &'a str>,
+) -> Result<Preset, Rejection> {
     let fields = stream.route.as_ref().map_or(&[][..], |route| &route.fields[..]);
-    let mut preset = Vec::with_capacity(fields.len());
-    for (field, (_, text)) in fields.iter().zip(path) {
+    let mut preset = stream.schema.blank();
+    for (field, text) in fields.iter().zip(path) {
         if let Some(at) = stream.schema.find(field) {
-            preset.push((at, stream.schema.parse(at, text)?));
+            preset[at] = Some(stream.schema.parse(at, text)?);
         }
     }
     Ok(preset)
@@ -127,33 +142,53 @@ fn preset_by(stream: &Stream, path: &RawPathParams) -> Result<Vec<(usize, Value)
 /// One event, or a list of them.
 async fn events(
     entrance: &Entrance,
-    headers: &HeaderMap,
+    head: Parts,
     body: Body,
-    preset: &[(usize, Value)],
+    preset: Preset,
 ) -> Result<Response, Problem> {
+    let key = Key::of(&head.headers);
+    drop(head);
     // The guard on the body bounds it; its own fault is told by the door.
     let body = to_bytes(body, usize::MAX).await.map_err(|_| unreadable())?;
+    posted(entrance, key, body, preset).await
+}
+
+/// The events in a body that has come.
+pub(super) async fn posted(
+    entrance: &Entrance,
+    key: Key,
+    body: Bytes,
+    preset: Preset,
+) -> Result<Response, Problem> {
     if body.trim_ascii_start().first() == Some(&b'[') {
-        refuse_key(headers)?;
-        return list(entrance, &body, preset).await;
+        key.refuse()?;
+        // Apart, or every single event would take the room that a list needs.
+        return Box::pin(list(entrance, &body, &preset)).await;
     }
-    let key = idempotency_key(headers)?;
-    let mut event = entrance.stream.schema.take(&body, preset).map_err(|rejection| {
+    let key = key.given()?;
+    let mut event = entrance.stream.schema.fill(&body, preset).map_err(|rejection| {
         entrance.metrics.rejected.inc();
         invalid(&rejection)
     })?;
+    // The connection reads on while this waits for the log, and needs the room that the body takes.
+    drop(body);
     event.id = key.or_else(|| entrance.stream.id_in(&event));
-    one(entrance, &event).await
+    one(entrance, event).await
 }
 
-async fn one(entrance: &Entrance, event: &Event) -> Result<Response, Problem> {
-    let Entrance { stream, gate, collector, metrics } = entrance;
-    let record = event.encode();
-    let partition = stream.partition(stream.partition_for(event, &record));
+async fn one(entrance: &Entrance, event: Event) -> Result<Response, Problem> {
+    let Entrance { stream, gate, metrics, .. } = entrance;
+    let records = Records::one(|bytes| event.encode_to(bytes));
+    let partition = stream.partition_for(&event, records.get(0).unwrap_or_default());
+    drop(event);
     let deadline = Instant::now() + POST_WITHIN;
     let pass = gate.enter(1, deadline).await.map_err(answers::refused)?;
-    let appended = timeout_at(deadline, collector.submit(&partition, vec![record])).await;
-    match appended.unwrap_or_else(|_| Err(late())) {
+    let appending = entrance.enqueue(partition, records);
+    let appended = match appending {
+        Ok(appending) => timeout_at(deadline, appending).await.unwrap_or_else(|_| Err(late())),
+        Err(error) => Err(error),
+    };
+    match appended {
         Ok(place) => {
             pass.done(1);
             metrics.accepted.inc();
@@ -178,7 +213,7 @@ fn late() -> AppendError {
 async fn list(
     entrance: &Entrance,
     body: &Bytes,
-    preset: &[(usize, Value)],
+    preset: &[Option<Value>],
 ) -> Result<Response, Problem> {
     let items: Vec<&RawValue> = serde_json::from_slice(body).map_err(|error| {
         entrance.metrics.rejected.inc();
@@ -189,7 +224,7 @@ async fn list(
     let mut bulk = Bulk::new("event");
     for item in items {
         bulk.begin();
-        match entrance.stream.schema.take(item.get().as_bytes(), preset) {
+        match entrance.stream.schema.fill(item.get().as_bytes(), preset.to_vec()) {
             Ok(event) => intake.take(event, &mut bulk),
             Err(rejection) => {
                 entrance.metrics.rejected.inc();
@@ -203,25 +238,37 @@ async fn list(
     Ok(bulk.answer(intake.finish().await).into_response())
 }
 
-/// A key tells one event from its repeats; a list of them needs an id in each.
-fn refuse_key(headers: &HeaderMap) -> Result<(), Problem> {
-    if headers.contains_key("idempotency-key") {
+impl Key {
+    /// The one in these headers. Nothing is kept of the headers themselves: a connection needs the room that
+    /// they take.
+    pub(super) fn of(headers: &HeaderMap) -> Key {
+        let Some(given) = headers.get("idempotency-key") else { return Key::Absent };
+        match given.to_str() {
+            Ok(key) if (1..=KEY_MOST).contains(&key.len()) => Key::Given(key.to_owned()),
+            _ => Key::Malformed,
+        }
+    }
+
+    fn given(self) -> Result<Option<String>, Problem> {
+        match self {
+            Key::Absent => Ok(None),
+            Key::Given(key) => Ok(Some(key)),
+            Key::Malformed => {
+                let detail =
+                    format!("'Idempotency-Key' must be 1 to {KEY_MOST} visible ASCII characters");
+                Err(Problem::new(StatusCode::BAD_REQUEST, "idempotency-key", detail))
+            }
+        }
+    }
+
+    /// A list of events needs an id in each.
+    fn refuse(self) -> Result<(), Problem> {
+        if self == Key::Absent {
+            return Ok(());
+        }
         let detail = "'Idempotency-Key' goes with a single event; for several, name a field that holds each \
                       event's id as the stream's 'id'";
-        return Err(Problem::new(StatusCode::BAD_REQUEST, "idempotency-key", detail));
-    }
-    Ok(())
-}
-
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
-    let Some(given) = headers.get("idempotency-key") else { return Ok(None) };
-    match given.to_str() {
-        Ok(key) if (1..=KEY_MOST).contains(&key.len()) => Ok(Some(key.to_owned())),
-        _ => {
-            let detail =
-                format!("'Idempotency-Key' must be 1 to {KEY_MOST} visible ASCII characters");
-            Err(Problem::new(StatusCode::BAD_REQUEST, "idempotency-key", detail))
-        }
+        Err(Problem::new(StatusCode::BAD_REQUEST, "idempotency-key", detail))
     }
 }
 
@@ -244,6 +291,6 @@ fn invalid(rejection: &Rejection) -> Problem {
     Problem::new(StatusCode::BAD_REQUEST, "invalid-event", rejection.to_string())
 }
 
-pub(super) fn unreadable() -> Problem {
+pub(crate) fn unreadable() -> Problem {
     Problem::new(StatusCode::BAD_REQUEST, "body", "the request body ended before its end").closing()
 }

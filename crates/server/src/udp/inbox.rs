@@ -59,8 +59,7 @@ impl Inbox {
         let mut sent = Vec::new();
         for (index, records) in self.sorted.take() {
             let count = records.len() as u64;
-            let partition = self.entrance.stream.partition(index);
-            match self.entrance.collector.enqueue(&partition, records) {
+            match self.entrance.enqueue(index, records) {
                 Ok(appending) => sent.push((count, appending)),
                 Err(AppendError::Engine(_)) => {
                     self.metrics.overload.inc_by(count);

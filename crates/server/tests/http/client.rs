@@ -6,7 +6,9 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Bytes;
 use axum::routing::{get, post};
-use consort_server::{Drained, Handle, Limits, Metrics, Options, Probe, Server, Tokens, axum};
+use consort_server::{
+    Drained, Express, Handle, Limits, Metrics, Options, Probe, Server, Tokens, axum,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -31,6 +33,7 @@ pub(crate) fn options() -> Options {
         tokens: Tokens::default(),
         probes: Vec::<Probe>::new(),
         metrics: Metrics::new("1.2.3"),
+        express: Express::default(),
         routes: Router::new()
             .route("/echo", post(|body: Bytes| async move { body }))
             .route("/ignore", post(|| async { "not read" }))

@@ -4,5 +4,6 @@ mod answers;
 mod bounds;
 mod client;
 mod cluster;
+mod express;
 mod feeds;
 mod gates;

@@ -115,7 +115,7 @@ impl Taker {
     }
 
     fn record(&self, message: &Message) -> Result<(u32, Bytes), String> {
-        let taken = self.stream.schema.take(&message.body, &[]);
+        let taken = self.stream.schema.take(&message.body);
         let mut event = taken.map_err(|rejection| rejection.to_string())?;
         // An empty id is what some clients send when they have none.
         let id = message.id.clone().filter(|id| !id.is_empty());

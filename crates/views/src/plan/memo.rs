@@ -5,6 +5,7 @@ use bytes::{Bytes, BytesMut};
 use consort_cluster::worker::Spot;
 use consort_kernel::{Key, Moment, Shard};
 use hashbrown::HashMap;
+use hashbrown::hash_map::EntryRef;
 
 use crate::keys;
 
@@ -33,26 +34,36 @@ impl Memo {
     }
 }
 
-/// Room for the members that are shown to sets. They are many and small, and are let go of together, with their
-/// commit: so they share pieces of memory.
+/// Room for the members that are shown to sets.
 #[derive(Debug, Default)]
 pub(super) struct Members {
     /// The member that is being made.
     pub(super) encoding: Vec<u8>,
-    room: BytesMut,
-    /// How large the last piece was.
-    piece: usize,
+    pieces: Pieces,
 }
 
 impl Members {
     /// The member that stands in `encoding`.
     pub(super) fn keep(&mut self) -> Bytes {
-        let size = self.encoding.len();
-        if self.room.capacity() < size {
+        self.pieces.keep(&self.encoding)
+    }
+}
+
+/// Room for what is many and small, and let go of together, with its commit: pieces of memory to share.
+#[derive(Debug, Default)]
+struct Pieces {
+    room: BytesMut,
+    /// How large the last piece was.
+    piece: usize,
+}
+
+impl Pieces {
+    fn keep(&mut self, bytes: &[u8]) -> Bytes {
+        if self.room.capacity() < bytes.len() {
             self.piece = (self.piece * 2).clamp(PIECE_LEAST, PIECE_MOST);
-            self.room = BytesMut::with_capacity(self.piece.max(size));
+            self.room = BytesMut::with_capacity(self.piece.max(bytes.len()));
         }
-        self.room.extend_from_slice(&self.encoding);
+        self.room.extend_from_slice(bytes);
         self.room.split().freeze()
     }
 }
@@ -60,9 +71,10 @@ impl Members {
 /// The groups of one view.
 #[derive(Debug, Default)]
 pub(super) struct ViewMemo {
-    groups: HashMap<Box<[u8]>, Group>,
+    groups: HashMap<Key, Group>,
     /// The key of the group that is being looked for.
     pub(super) key: Vec<u8>,
+    pieces: Pieces,
 }
 
 /// A group of a view, in its window if the view has windows.
@@ -88,18 +100,23 @@ impl ViewMemo {
         if self.groups.len() >= GROUPS_MOST {
             self.groups.clear();
         }
-        self.groups.entry_ref(&self.key[..]).or_insert_with_key(|key| {
-            let key = Key::from_stored(Bytes::copy_from_slice(key));
-            Group {
-                shard: keys::shard(&key, shards),
-                key,
-                start,
-                named: false,
-                entered: None,
-                cell: Spot::default(),
-                applied: Spot::default(),
+        let pieces = &mut self.pieces;
+        match self.groups.entry_ref(&self.key[..]) {
+            EntryRef::Occupied(known) => known.into_mut(),
+            EntryRef::Vacant(place) => {
+                let key = Key::from_stored(pieces.keep(&self.key));
+                let group = Group {
+                    shard: keys::shard(&key, shards),
+                    key: key.clone(),
+                    start,
+                    named: false,
+                    entered: None,
+                    cell: Spot::default(),
+                    applied: Spot::default(),
+                };
+                place.insert_with_key(key, group)
             }
-        })
+        }
     }
 }
 

@@ -58,9 +58,10 @@ fn a_spot_adds_to_the_same_operation_until_it_is_taken() {
         sheet.add(A, key("n"), 5, None);
         let members = || ["a", "b"].map(Bytes::from).to_vec();
         let expected = [
-            Operation::Add { key: key("n"), by: 7, on_overflow: None },
+            Operation::Add { key: key("n"), by: 2, on_overflow: None },
             Operation::Insert { key: key("n"), members: members() },
             Operation::Distinct { key: key("n"), members: members() },
+            Operation::Add { key: key("n"), by: 5, on_overflow: None },
         ];
         assert_eq!(sheet.take(at(round))[&A].operations, expected);
     }

@@ -1,0 +1,188 @@
+//! That frames are full, bounded, in order, and that nothing is left behind.
+
+use super::*;
+use crate::runtime::TokioRuntime;
+use bytes::Bytes;
+use consort_kernel::{
+    Cursor, Frame, Log, LogEntry, ManualClock, Most, ReadError, SeededEntropy, Timestamp, memory,
+};
+
+struct Bed {
+    log: Arc<dyn Log>,
+    collector: Collector,
+    at: Partition,
+}
+
+fn bed() -> Bed {
+    bed_with(Lanes::unbounded())
+}
+
+fn bed_with(lanes: Lanes) -> Bed {
+    bed_of(lanes, Duration::from_millis(1))
+}
+
+fn bed_of(lanes: Lanes, linger: Duration) -> Bed {
+    let (log, store) = memory::open(1, Arc::new(ManualClock::at(Timestamp(1_000))));
+    let (log, runtime) = (Arc::new(log), TokioRuntime::current());
+    let entropy = Arc::new(SeededEntropy::new(7));
+    let give_up = Duration::from_secs(1);
+    let appender = Appender::new(log.clone(), Arc::new(store), runtime.clone(), entropy, give_up);
+    let collector = Collector::new(Arc::new(appender), runtime, linger, lanes);
+    Bed { log, collector, at: Partition::new("s".parse().unwrap(), 0) }
+}
+
+async fn frames(bed: &Bed) -> Vec<Records> {
+    let (mut frames, mut cursor) = (Vec::new(), Cursor::START);
+    loop {
+        let page = bed.log.read(&bed.at, &cursor, Most::default(), Duration::ZERO).await.unwrap();
+        let Some(last) = page.last() else { return frames };
+        cursor = last.cursor();
+        frames.extend(page.into_iter().map(|entry| entry.frame.records));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_together_is_one_frame_in_its_order() {
+    let bed = bed();
+    let record = |n: u8| Bytes::from(vec![n]);
+    let submissions = (0..10).map(|n| bed.collector.submit(&bed.at, vec![record(n); 2]));
+    let places = join_all(submissions).await;
+    assert!(places.iter().all(|place| place.as_ref().is_ok_and(|place| place.sequence == 0)));
+    let expected: Records = (0..10).flat_map(|n| [record(n), record(n)]).collect();
+    assert_eq!(frames(&bed).await, [expected]);
+    let later = bed.collector.submit(&bed.at, vec![record(9)]).await.unwrap();
+    assert_eq!(later.sequence, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn frames_stay_within_their_bound_and_nothing_is_left_behind() {
+    for lanes in [Lanes::unbounded(), Lanes::joined(), Lanes::of(1)] {
+        let bed = bed_with(lanes);
+        let record = Bytes::from(vec![0; 1 << 20]);
+        let submissions = (0..10).map(|_| bed.collector.submit(&bed.at, vec![record.clone()]));
+        assert!(join_all(submissions).await.iter().all(Result::is_ok));
+        let sizes: Vec<usize> = frames(&bed).await.iter().map(Records::len).collect();
+        assert_eq!(sizes, [3, 3, 3, 1]);
+    }
+}
+
+/// A log that takes frames one round at a time, when it is told to.
+#[derive(Debug)]
+struct Held {
+    log: memory::MemoryLog,
+    begun: Mutex<Vec<(u32, usize)>>,
+    go: tokio::sync::Semaphore,
+}
+
+#[async_trait::async_trait]
+impl Log for Held {
+    async fn append(&self, at: &Partition, frame: &Frame) -> Result<(), AppendError> {
+        self.begun.lock().push((at.index, frame.records.len()));
+        self.go.acquire().await.unwrap().forget();
+        self.log.append(at, frame).await
+    }
+
+    async fn read(
+        &self,
+        at: &Partition,
+        after: &Cursor,
+        most: Most,
+        wait: Duration,
+    ) -> Result<Vec<LogEntry>, ReadError> {
+        self.log.read(at, after, most, wait).await
+    }
+
+    async fn first(&self, at: &Partition) -> Result<u64, Fault> {
+        self.log.first(at).await
+    }
+
+    async fn trim(&self, at: &Partition, before: u64) -> Result<(), Fault> {
+        self.log.trim(at, before).await
+    }
+
+    async fn ping(&self) -> Result<(), Fault> {
+        self.log.ping().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn joined_frames_of_all_partitions_go_in_rounds() {
+    let (log, store) = memory::open(1, Arc::new(ManualClock::at(Timestamp(1_000))));
+    let (begun, go) = (Mutex::default(), tokio::sync::Semaphore::new(0));
+    let (log, runtime) = (Arc::new(Held { log, begun, go }), TokioRuntime::current());
+    let (entropy, give_up) = (Arc::new(SeededEntropy::new(7)), Duration::from_secs(1));
+    let appender = Appender::new(log.clone(), Arc::new(store), runtime.clone(), entropy, give_up);
+    let collector = Collector::new(Arc::new(appender), runtime, Duration::ZERO, Lanes::joined());
+    let dock = |index| collector.dock(&Partition::new("s".parse().unwrap(), index));
+    let enqueue = |index| dock(index).enqueue(["x"].into()).unwrap();
+    let moment = || tokio::time::sleep(Duration::from_millis(1));
+
+    let first: Vec<Appending> = [0, 1, 1, 2].map(enqueue).into();
+    moment().await;
+    assert_eq!(*log.begun.lock(), [(0, 1), (1, 2), (2, 1)]);
+    let second: Vec<Appending> = [0, 3, 0].map(enqueue).into();
+    log.go.add_permits(2);
+    moment().await;
+    assert_eq!(log.begun.lock().len(), 3, "one frame of the round is still on its way");
+    log.go.add_permits(1);
+    assert!(join_all(first).await.iter().all(Result::is_ok));
+    moment().await;
+    let mut next = log.begun.lock()[3..].to_vec();
+    next.sort_unstable();
+    assert_eq!(next, [(0, 2), (3, 1)]);
+    log.go.add_permits(2);
+    assert!(join_all(second).await.iter().all(Result::is_ok));
+    // After a silence there is a round again.
+    log.go.add_permits(1);
+    assert!(enqueue(3).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_than_may_wait_is_refused_at_once() {
+    let bed = bed();
+    let record = Bytes::from(vec![0; 1 << 20]);
+    let submissions = (0..20).map(|_| bed.collector.submit(&bed.at, vec![record.clone()]));
+    let refused = join_all(submissions).await.iter().filter(|result| result.is_err()).count();
+    assert_eq!(refused, 5);
+    let too_large = bed.collector.submit(&bed.at, vec![Bytes::from(vec![0; 3 << 20])]).await;
+    assert!(matches!(too_large, Err(AppendError::Refused(_))), "{too_large:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn frames_fill_while_they_wait_for_a_lane() {
+    let lanes = Lanes::of(1);
+    let (bed, busy) = (bed_with(lanes.clone()), lanes.enter().await);
+    let early = bed.collector.enqueue(&bed.at, ["early"].into()).unwrap();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let late = bed.collector.enqueue(&bed.at, ["late"].into()).unwrap();
+    assert!(frames(&bed).await.is_empty());
+    drop(busy);
+    assert_eq!(early.await.unwrap(), late.await.unwrap());
+    assert_eq!(frames(&bed).await, [Records::from(["early", "late"])]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_lanes_a_partitions_frames_begin_apart_and_fill_meanwhile() {
+    for (lanes, expected) in [(Lanes::unbounded(), vec![1, 1, 1]), (Lanes::of(4), vec![1, 2])] {
+        let bed = bed_of(lanes, Duration::ZERO);
+        let submit = || bed.collector.submit(&bed.at, vec![Bytes::new()]);
+        submit().await.unwrap();
+        let later = async {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            submit().await
+        };
+        let (second, third) = tokio::join!(submit(), later);
+        assert!(second.is_ok() && third.is_ok());
+        let sizes: Vec<usize> = frames(&bed).await.iter().map(Records::len).collect();
+        assert_eq!(sizes, expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn records_of_a_caller_that_goes_away_are_appended_nevertheless() {
+    let bed = bed();
+    let gone = bed.collector.submit(&bed.at, vec![Bytes::new()]).now_or_never();
+    assert!(gone.is_none());
+    bed.collector.submit(&bed.at, vec![Bytes::new()]).await.unwrap();
+    assert_eq!(Records::joined(frames(&bed).await).len(), 2);
+}

@@ -1,0 +1,135 @@
+//! The short way for what a node is sent most: single events, posted to a stream's own route.
+//!
+//! Such a post needs little of what the router does for every request, and that little costs more than
+//! the rest of it together. So posts that are plain in every respect are taken here: a known and short body,
+//! no escapes in the path, whose fields all fit, the right content type, and an access token where one is
+//! asked for. Everything else goes on to the router untouched, which also says what is wrong with it.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use axum::http::{Method, Request};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http_body_util::BodyExt as _;
+use hyper::body::{Body as _, Incoming};
+
+use crate::body::BodyFault;
+use crate::door::{Door, catch_panic};
+use crate::metrics::RouteMetrics;
+use crate::streams::{self, Posted, StreamRoute};
+
+/// Longer bodies take the router's way, where they are read under guard.
+const SHORT_BODY: u64 = 16 * 1024;
+
+/// The routes of streams.
+#[derive(Debug, Default)]
+pub struct Express(Vec<StreamRoute>);
+
+impl From<Vec<StreamRoute>> for Express {
+    fn from(routes: Vec<StreamRoute>) -> Self {
+        Express(routes)
+    }
+}
+
+/// The short way of one server.
+#[derive(Debug)]
+pub(crate) struct Way {
+    routes: matchit::Router<(StreamRoute, RouteMetrics)>,
+    door: Arc<Door>,
+}
+
+impl Way {
+    /// Routes that cannot be told apart are left to the router.
+    pub(crate) fn new(express: Express, door: Arc<Door>) -> Way {
+        let mut routes = matchit::Router::new();
+        for route in express.0 {
+            let metrics = door.metrics.route(route.path(), &Method::POST);
+            let path = route.path().to_owned();
+            // The router has it all the same.
+            let _ = routes.insert(path, (route, metrics));
+        }
+        Way { routes, door }
+    }
+
+    /// What a plain post of events says in its head; `None` for everything else.
+    pub(crate) fn plain(self: &Arc<Self>, request: &Request<Incoming>) -> Option<Plain> {
+        let began = Instant::now();
+        let path = request.uri().path();
+        let length = request.body().size_hint().exact()?;
+        if request.method() != Method::POST
+            || length > SHORT_BODY.min(self.door.limits.max_body)
+            || path.contains('%')
+        {
+            return None;
+        }
+        let matchit::Match { value: (route, metrics), params } = self.routes.at(path).ok()?;
+        self.door.tokens.admit(request.headers()).ok()?;
+        let posted = route.posted(params.iter().map(|(_, text)| text), request.headers())?;
+        Some(Plain { began, posted, metrics: metrics.clone(), door: Arc::clone(&self.door) })
+    }
+}
+
+/// A plain post. Nothing of its head is kept: the connection reads on meanwhile, and needs the room.
+pub(crate) struct Plain {
+    began: Instant,
+    posted: Posted,
+    metrics: RouteMetrics,
+    door: Arc<Door>,
+}
+
+impl Plain {
+    /// The answer to the events of its body.
+    pub(crate) async fn answer(self, body: Incoming) -> Result<Response, Infallible> {
+        let Plain { began, posted, metrics, door } = self;
+        let response = catch_panic(answer(&door, posted, body)).await;
+        door.metrics.answered_by(&metrics, response.status(), began.elapsed());
+        Ok(response)
+    }
+}
+
+async fn answer(door: &Door, posted: Posted, body: Incoming) -> Response {
+    match whole(body, door.limits.body).await {
+        Ok(body) => posted.events(body).await.into_response(),
+        Err(Cut::Slow(patience)) => {
+            door.metrics.timed_out("body");
+            BodyFault::Slow(patience).problem().into_response()
+        }
+        Err(Cut::Short) => streams::unreadable().into_response(),
+    }
+}
+
+/// Why a body is not whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cut {
+    Slow(Duration),
+    Short,
+}
+
+/// All of a body, which mostly has come with its head.
+async fn whole(body: Incoming, patience: Duration) -> Result<Bytes, Cut> {
+    let mut collecting = pin!(body.collect());
+    // hyper hands a body out when it has been asked for once. So the first answer is that nothing is there;
+    // who asks again at once saves a timer.
+    let mut asked = false;
+    let there = poll_fn(|context| match collecting.as_mut().poll(context) {
+        Poll::Ready(collected) => Poll::Ready(Some(collected)),
+        Poll::Pending if asked => Poll::Ready(None),
+        Poll::Pending => {
+            asked = true;
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }
+    });
+    let collected = match there.await {
+        Some(collected) => collected,
+        None => {
+            tokio::time::timeout(patience, collecting).await.map_err(|_| Cut::Slow(patience))?
+        }
+    };
+    Ok(collected.map_err(|_| Cut::Short)?.to_bytes())
+}

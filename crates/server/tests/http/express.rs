@@ -1,0 +1,192 @@
+//! The short way of plain posts: it answers as the router does, whatever is posted, and what is not plain it
+//! leaves alone.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use consort_cluster::{Appender, Collector, Lanes, TokioRuntime};
+use consort_kernel::{Name, SeededEntropy, SystemClock, memory};
+use consort_server::streams::{self, Streams};
+use consort_server::views::Paths;
+use consort_server::{Express, Limits, Metrics, Options, Tokens};
+use consort_views::{Definitions, Field, Schema, Stream, Unknown};
+
+use crate::client::{Answer, Running, SHORT, limited, options, start};
+
+const TOKEN: &str = "a-token-of-this-test";
+
+/// By which ways the events of a stream come in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ways {
+    Router,
+    Both,
+    /// The router knows nothing of the stream.
+    Short,
+}
+
+async fn server(ways: Ways, options: Options) -> Running {
+    let (log, store) = memory::open(1, Arc::new(SystemClock::default()));
+    let (runtime, entropy) = (TokioRuntime::current(), Arc::new(SeededEntropy::new(7)));
+    let second = Duration::from_secs(1);
+    let appender =
+        Appender::new(Arc::new(log), Arc::new(store), runtime.clone(), entropy.clone(), second);
+    let field = |(name, ty): (&str, &str)| Field { name: name.into(), ty: ty.parse().unwrap() };
+    let fields = [("lift", "int 1..60"), ("season", "text 1..8"), ("time", "int 0..1439")];
+    let schema = Schema::new(fields.map(field).into(), Unknown::Reject);
+    let stream = Stream {
+        route: Some("POST /lifts/{lift}/seasons/{season}".parse().unwrap()),
+        ..Stream::plain(Name::new("rides").unwrap(), schema)
+    };
+    let mut metrics = Metrics::new("0");
+    let streams = Streams::new(streams::Options {
+        definitions: &Definitions { streams: vec![Arc::new(stream)], views: Vec::new() },
+        gates: BTreeMap::new(),
+        collector: Collector::new(Arc::new(appender), runtime, Duration::ZERO, Lanes::joined()),
+        entropy,
+        metrics: &mut metrics,
+    });
+    let mut paths = Paths::default();
+    let express = match ways {
+        Ways::Router => Express::default(),
+        Ways::Both | Ways::Short => streams.express(&mut paths),
+    };
+    let routes = match ways {
+        Ways::Short => Router::new(),
+        Ways::Router | Ways::Both => streams.routes(&mut paths),
+    };
+    start(Options { express, routes, metrics, ..options }).await
+}
+
+fn post(path: &str, headers: &str, body: &str) -> String {
+    let length = body.len();
+    format!("POST {path} HTTP/1.1\r\nhost: t\r\n{headers}content-length: {length}\r\n\r\n{body}")
+}
+
+/// What an answer says, without what differs from one event to the next.
+fn said(answer: &Answer) -> (u16, Option<&str>, bool, Option<&str>, &str) {
+    let position = answer.header("consort-position").is_some();
+    let (kind, closes) = (answer.header("content-type"), answer.header("connection"));
+    let body = answer.body.split("\"position\"").next().unwrap_or_default();
+    (answer.status, kind, position, closes, body)
+}
+
+#[tokio::test]
+async fn the_short_way_answers_as_the_router_does() {
+    let (router, both) =
+        (server(Ways::Router, options()).await, server(Ways::Both, options()).await);
+    let (path, json) = ("/lifts/7/seasons/2026", "content-type: application/json\r\n");
+    let large = format!("{{\"time\":1{}}}", " ".repeat(20_000));
+    let cases = [
+        (post(path, json, r#"{"time":5}"#), 201),
+        (post(path, "", r#"{"time":5}"#), 201),
+        (post(path, "idempotency-key: k\r\n", r#"{"time":5}"#), 201),
+        (post(path, "idempotency-key: \u{e9}\r\n", r#"{"time":5}"#), 400),
+        (post(path, json, r#"[{"time":5},{"time":6}]"#), 201),
+        (post(path, json, r#"[{"time":5},{"time":9999}]"#), 201),
+        (post(path, "idempotency-key: k\r\n", r#"[{"time":5}]"#), 400),
+        (post(path, json, r#"{"time":9999}"#), 400),
+        (post(path, json, r#"{"time":5,"lift":7}"#), 400),
+        (post(path, json, r#"{"tiem":5}"#), 400),
+        (post(path, json, "{"), 400),
+        (post(path, json, ""), 400),
+        (post(path, json, &large), 201),
+        (post(path, "content-type: text/html\r\n", r#"{"time":5}"#), 415),
+        (post(path, "content-type: application/x-ndjson\r\n", r#"{"time":5}"#), 415),
+        (post("/lifts/61/seasons/2026", json, r#"{"time":5}"#), 400),
+        (post("/lifts/x/seasons/2026", json, r#"{"time":5}"#), 400),
+        (post("/lifts/7/seasons/20%32%36", json, r#"{"time":5}"#), 201),
+        (post("/lifts/7/seasons/%ff", json, r#"{"time":5}"#), 400),
+        (post("/lifts/7/seasons/2026?x=y", json, r#"{"time":5}"#), 201),
+        (post("/lifts/7/seasons/2026/", json, r#"{"time":5}"#), 404),
+        (post("/lifts/7", json, r#"{"time":5}"#), 404),
+        (format!("GET {path} HTTP/1.1\r\nhost: t\r\n\r\n"), 405),
+        (
+            format!(
+                "POST {path} HTTP/1.1\r\nhost: t\r\ntransfer-encoding: chunked\r\n\r\n\
+                 a\r\n{{\"time\":5}}\r\n0\r\n\r\n"
+            ),
+            201,
+        ),
+    ];
+    for (request, status) in cases {
+        let (long, short) = (router.ask(&request).await, both.ask(&request).await);
+        assert_eq!(said(&short), said(&long), "{request}");
+        assert_eq!(short.status, status, "{request}\n{short:?}");
+    }
+    let counted = |metrics: &str| {
+        let of_posts = |line: &&str| line.contains("/lifts/") && !line.contains("_seconds");
+        let mut lines: Vec<String> = metrics.lines().filter(of_posts).map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let (long, short) = (counted(&router.metrics().await), counted(&both.metrics().await));
+    assert_eq!(short, long, "each request counts once, by its route and status");
+    assert!(!short.is_empty());
+}
+
+#[tokio::test]
+async fn plain_posts_take_the_short_way_and_others_do_not() {
+    let server = server(Ways::Short, options()).await;
+    let path = "/lifts/7/seasons/2026";
+    let plain = server.ask(&post(path, "", r#"{"time":5}"#)).await;
+    assert_eq!((plain.status, plain.body.as_str()), (201, r#"{"accepted":1}"#));
+    let invalid = server.ask(&post(path, "", r#"{"time":-1}"#)).await;
+    assert_eq!((invalid.status, invalid.problem().0.as_str()), (400, "invalid-event"));
+    for (path, headers) in [
+        ("/lifts/0/seasons/2026", ""),
+        ("/lifts/%37/seasons/2026", ""),
+        (path, "content-type: a/b\r\n"),
+    ] {
+        let answer = server.ask(&post(path, headers, r#"{"time":5}"#)).await;
+        assert_eq!(answer.status, 404, "{path} {headers}");
+    }
+}
+
+#[tokio::test]
+async fn the_short_way_asks_for_the_token_too() {
+    let tokens = Tokens::new(vec![TOKEN.into()]).unwrap();
+    let server = server(Ways::Both, Options { tokens, ..options() }).await;
+    let path = "/lifts/7/seasons/2026";
+    let with =
+        |token: &str| post(path, &format!("authorization: Bearer {token}\r\n"), r#"{"time":5}"#);
+    assert_eq!(server.ask(&post(path, "", r#"{"time":5}"#)).await.status, 401);
+    assert_eq!(server.ask(&with("another-token-here")).await.status, 401);
+    assert_eq!(server.ask(&with(TOKEN)).await.status, 201);
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_come_by_the_short_way_is_answered_408() {
+    let server = server(Ways::Short, limited(|limits: &mut Limits| limits.body = SHORT)).await;
+    let mut client = server.connect().await;
+    client
+        .send("POST /lifts/7/seasons/2026 HTTP/1.1\r\nhost: t\r\ncontent-length: 10\r\n\r\nhalf")
+        .await;
+    let answer = client.answer().await;
+    assert_eq!(answer.status, 408);
+    assert_eq!(answer.problem().0, "body-timeout");
+    assert!(client.closed_silently().await);
+    let metrics = server.metrics().await;
+    assert!(metrics.contains(r#"consort_http_timeouts_total{reason="body"} 1"#), "{metrics}");
+}
+
+#[tokio::test]
+async fn a_body_that_comes_in_two_parts_is_one_event() {
+    let server = server(Ways::Short, options()).await;
+    let mut client = server.connect().await;
+    client
+        .send("POST /lifts/7/seasons/2026 HTTP/1.1\r\nhost: t\r\ncontent-length: 10\r\n\r\n{\"ti")
+        .await;
+    // The server has the first part, and waits for the other, when it has answered somebody else.
+    assert_eq!(server.ask(&post("/lifts/7/seasons/2026", "", r#"{"time":5}"#)).await.status, 201);
+    client.send("me\":5}").await;
+    assert_eq!(client.answer().await.status, 201);
+}
+
+#[tokio::test]
+async fn a_body_that_is_larger_than_allowed_does_not_come_by_the_short_way() {
+    let server = server(Ways::Both, limited(|limits: &mut Limits| limits.max_body = 9)).await;
+    let answer = server.ask(&post("/lifts/7/seasons/2026", "", r#"{"time":5}"#)).await;
+    assert_eq!((answer.status, answer.problem().0.as_str()), (413, "body-too-large"));
+}
