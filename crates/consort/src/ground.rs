@@ -28,7 +28,7 @@ pub struct Ground {
     /// Tasks and timers.
     pub runtime: Arc<dyn Runtime>,
     /// The same, for those who start threads beside it.
-    here: Arc<TokioRuntime>,
+    pub here: Arc<TokioRuntime>,
     /// Randomness.
     pub entropy: Arc<dyn Entropy>,
     /// Appends frames to any partition.
