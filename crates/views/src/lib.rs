@@ -35,7 +35,7 @@ pub use keys::NAME_MOST;
 pub use lag::Lag;
 pub use part::StreamsPart;
 pub use plan::StreamPlan;
-pub use position::{Position, PositionError};
+pub use position::{Position, PositionError, text_of};
 pub use query::{Page, Query, QueryRefusal};
 pub use refused::Refused;
 pub use rejects::Rejected;

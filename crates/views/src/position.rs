@@ -93,6 +93,39 @@ impl Position {
     }
 }
 
+/// The text of the position behind one place, as [`Position`] says it: every accepted event has one, and
+/// the general way to write numbers takes longer than to check the event.
+pub fn text_of(place: &Place) -> String {
+    let Place { partition, producer, sequence, time } = place;
+    let mut text = String::with_capacity(partition.stream.as_str().len() + 72);
+    text.push_str(partition.stream.as_str());
+    text.push('/');
+    push_number(&mut text, partition.index.into());
+    text.push(':');
+    for shift in (0..16).rev() {
+        let digit = (producer.0 >> (4 * shift)) as u32 & 0xf;
+        text.extend(char::from_digit(digit, 16));
+    }
+    text.push(':');
+    push_number(&mut text, *sequence);
+    text.push(':');
+    push_number(&mut text, time.0);
+    text
+}
+
+fn push_number(text: &mut String, number: u64) {
+    let (mut digits, mut at, mut rest) = ([0; 20], 20, number);
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    text.extend(digits[at..].iter().map(|&digit| char::from(digit)));
+}
+
 impl From<Place> for Position {
     fn from(place: Place) -> Self {
         Position { places: vec![place] }
@@ -152,6 +185,19 @@ mod tests {
             "lift_rides/7:00000000000000ff:12:1700000000000,lift_rides/8:00000000000000ff:3:5";
         let position: Position = text.parse().unwrap();
         assert_eq!(position.to_string(), text);
+    }
+
+    #[test]
+    fn the_text_of_a_place_is_that_of_its_position() {
+        for number in [0, 7, 10, 4_294_967_295, u64::MAX] {
+            let place = Place {
+                partition: Partition::new("lift_rides".parse().unwrap(), number as u32),
+                producer: Producer(number.rotate_left(60)),
+                sequence: number,
+                time: Timestamp(number / 2),
+            };
+            assert_eq!(text_of(&place), Position::from(place).to_string());
+        }
     }
 
     #[test]

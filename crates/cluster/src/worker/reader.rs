@@ -20,6 +20,9 @@ const GATHER_WAIT: Duration = Duration::from_millis(5);
 /// And for how long at most it is filled: where frames come without a pause there is always one more.
 const GATHER_FOR: Duration = Duration::from_millis(50);
 
+/// A read gives far less than another if it gives less than one part of so many.
+const FAR_LESS: usize = 4;
+
 /// Reads for a worker that is busy applying.
 pub(super) struct Reader {
     log: Arc<dyn Log>,
@@ -95,18 +98,26 @@ impl Reader {
     }
 
     /// Reads on while there is more at once. Some engines give little in one read: a broker delivers a few
-    /// frames ahead, and the next ones when those are taken.
+    /// frames ahead, and the next ones when those are taken. Others give all there is, and then only what has
+    /// come since, which is far less: that is left for the next batch.
     async fn gather(&self, entries: &mut Vec<LogEntry>) {
         let until = self.runtime.elapsed() + GATHER_FOR;
+        let at_once = entries.len();
         while let Some(last) = entries.last()
             && !self.batch.reached(entries.len(), bytes_of(entries))
             && self.runtime.elapsed() < until
         {
             let cursor = last.cursor();
             match self.log.read(&self.partition, &cursor, self.batch, GATHER_WAIT).await {
-                Ok(more) if !more.is_empty() => entries.extend(more),
+                Ok(more) => {
+                    let far_less = more.len() * FAR_LESS < at_once;
+                    entries.extend(more);
+                    if far_less {
+                        return;
+                    }
+                }
                 // What goes wrong here is met again by the next read.
-                _ => return,
+                Err(_) => return,
             }
         }
     }

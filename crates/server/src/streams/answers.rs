@@ -5,7 +5,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use consort_cluster::Place;
 use consort_kernel::AppendError;
-use consort_views::Position;
+use consort_views::{Position, text_of};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -25,12 +25,12 @@ const LISTED_MOST: usize = 100;
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// One event was accepted.
-pub(super) fn accepted(place: Place) -> Response {
+pub(super) fn accepted(place: &Place) -> Response {
     let mut response = Response::new(Body::from("{\"accepted\":1}"));
     *response.status_mut() = StatusCode::CREATED;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    if let Ok(position) = HeaderValue::try_from(Position::from(place).to_string()) {
+    if let Ok(position) = HeaderValue::try_from(text_of(place)) {
         headers.insert(POSITION, position);
     }
     response

@@ -192,7 +192,7 @@ async fn one(entrance: &Entrance, event: Event) -> Result<Response, Problem> {
         Ok(place) => {
             pass.done(1);
             metrics.accepted.inc();
-            Ok(answers::accepted(place))
+            Ok(answers::accepted(&place))
         }
         Err(error) => {
             pass.failed();
