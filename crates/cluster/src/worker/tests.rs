@@ -292,3 +292,25 @@ async fn a_batch_is_filled_from_a_log_that_gives_little_at_once() {
     assert_eq!(batches(Duration::from_millis(400)).await, [3, 2], "a batch has three at most");
     assert_eq!(batches(Duration::ZERO).await, [1; 5]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_does_not_wait_for_what_trickles_in_behind_it() {
+    let bed = Bed::new();
+    for sequence in 0..8 {
+        bed.append(1, sequence, &["a"]).await;
+    }
+    let (tenure, _control) = Tenure::new(Role::new("worker", "s/0"), 1);
+    let (batch, linger) = (Most::entries(100), Duration::from_millis(400));
+    let worker = Worker::new(Options { batch, linger, ..bed.options(bed.log.clone()) }, tenure);
+    let trickle = async {
+        for sequence in 8.. {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            bed.append(1, sequence, &["a"]).await;
+        }
+    };
+    let entries = tokio::select! {
+        entries = worker.read(&Stand::default()) => entries.unwrap().unwrap(),
+        () = trickle => unreachable!("it has no end"),
+    };
+    assert_eq!(entries.len(), 9, "one more look, and no second");
+}
