@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -36,19 +37,20 @@ pub struct Collector(Arc<Shared>);
 struct Shared {
     appender: Arc<Appender>,
     runtime: Arc<dyn Runtime>,
-    /// How long the first record of a frame waits for others.
+    /// How long the first record of a frame waits for others, unless frames go in rounds.
     linger: Duration,
     lanes: Lanes,
     docks: Mutex<BTreeMap<Partition, Arc<Mutex<Waiting>>>>,
     due: Mutex<Due>,
 }
 
-/// Partitions whose first record has come. One timer serves all of them: a timer for each would cost more
-/// than the frames do.
+/// Partitions whose first record has come. One task, with one timer, begins for all of them: one for each
+/// would cost more than the frames do.
 #[derive(Default)]
 struct Due {
-    docks: Vec<Dock>,
-    /// Whether a task is about to send for them.
+    /// Not as [`Dock`]s, which hold the collector: it would hold itself.
+    docks: Vec<(Partition, Arc<Mutex<Waiting>>)>,
+    /// Whether a task is about to send for them, or sends in rounds.
     awaited: bool,
 }
 
@@ -150,7 +152,7 @@ impl Dock {
             }
         }
         let mut due = self.shared.due.lock();
-        due.docks.push(self.clone());
+        due.docks.push((self.at.clone(), Arc::clone(&self.waiting)));
         if !std::mem::replace(&mut due.awaited, true) {
             let shared = Arc::clone(&self.shared);
             // It ends by itself.
@@ -203,9 +205,10 @@ async fn send_due(shared: Arc<Shared>) {
         due.awaited = false;
         std::mem::take(&mut due.docks)
     };
-    for dock in docks {
+    for (at, waiting) in docks {
+        let sending = send(Arc::clone(&shared), at, waiting);
         // It ends by itself when nothing waits any more.
-        drop(shared.runtime.start("collector", send(dock).boxed()));
+        drop(shared.runtime.start("collector", sending.boxed()));
     }
 }
 
@@ -221,11 +224,16 @@ async fn send_rounds(shared: &Shared) {
             }
             std::mem::take(&mut due.docks)
         };
-        join_all(docks.into_iter().map(|dock| async move {
-            let Some(load) = dock.waiting.lock().load() else { return };
-            load.answers.tell(&shared.appender.events(&dock.at, load.records).await);
-            if dock.waiting.lock().goes_on() {
-                shared.due.lock().docks.push(dock);
+        join_all(docks.into_iter().map(|(at, waiting)| async move {
+            let Some(load) = waiting.lock().load() else { return };
+            let append = AssertUnwindSafe(shared.appender.events(&at, load.records));
+            // A panic is a defect, which must not stop the rounds of all; who waits is told that the outcome is
+            // unknown.
+            if let Ok(result) = append.catch_unwind().await {
+                load.answers.tell(&result);
+            }
+            if waiting.lock().goes_on() {
+                shared.due.lock().docks.push((at, waiting));
             }
         }))
         .await;
@@ -233,8 +241,7 @@ async fn send_rounds(shared: &Shared) {
 }
 
 /// Sends frames until nothing waits.
-async fn send(dock: Dock) {
-    let Dock { shared, at, waiting } = dock;
+async fn send(shared: Arc<Shared>, at: Partition, waiting: Arc<Mutex<Waiting>>) {
     let mut last = None;
     loop {
         // What comes while a frame waits goes with it.

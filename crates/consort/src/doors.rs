@@ -82,8 +82,8 @@ impl Doors {
 
     pub(crate) fn routes(&self) -> (Router, Express) {
         let mut paths = Paths::default();
-        let express = self.streams.express(&mut paths);
         let routes = self.streams.routes(&mut paths).merge(self.views.routes(&mut paths));
+        let express = self.streams.express(&mut paths);
         (routes.merge(self.feeds.routes()).merge(self.spaces.routes()), express)
     }
 }

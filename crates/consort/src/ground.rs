@@ -14,8 +14,8 @@ use consort_server::Resolvers;
 /// far below the time for which workers remember producers.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(8);
 
-/// How long the first record of a frame waits for others: short beside an fsync or a confirm, and long
-/// enough that requests which arrive together share one.
+/// How long the first record of a frame waits for others, where frames do not go in rounds: short beside a
+/// confirm, and long enough that requests which arrive together share one.
 const COLLECT_FOR: Duration = Duration::from_millis(1);
 
 /// The open engine and what goes with it, for the parts of a node.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use consort_cluster::{ClusterNode, JoinError, Left, Part, Roster, Scale};
+use consort_cluster::{ClusterNode, JoinError, Left, Part, Roster, Runtime, Scale};
 use consort_engines::Engine;
 use consort_kernel::{Inlet, Poison};
 use consort_once::Once;
@@ -47,6 +47,8 @@ pub struct Node {
     computing: Computing,
     poison: Poison,
     cluster: ClusterNode,
+    /// The threads of the roles. Connections of the engine that were made there end with them.
+    roles: Arc<dyn Runtime>,
 }
 
 /// Why a node did not start.
@@ -118,12 +120,12 @@ impl Node {
         let (routes, express) = doors.routes();
         let routes = (cluster.routes().merge(routes), express);
         let probes = probes(&engine).into_iter().chain([cluster.probe()]).collect();
+        // Folding a batch takes milliseconds, in which no request should wait for its thread.
+        let roles = ground.threads("roles", cores()).map_err(StartError::Threads)?;
         let http = Http::start(&config.http, probes, routes, metrics).await?;
         let computing = Computing::start(once);
 
         let id = config.node.id.clone().unwrap_or_else(identity::default_id);
-        // Folding a batch takes milliseconds, in which no request should wait for its thread.
-        let runtime = ground.threads("roles", cores()).map_err(StartError::Threads)?;
         let joining = consort_cluster::Options {
             id: id.clone(),
             address: config.http.advertise.unwrap_or_else(|| http.handle.address().to_string()),
@@ -133,7 +135,7 @@ impl Node {
             sole: engine.sole,
             parts,
             store: ground.store,
-            runtime,
+            runtime: Arc::clone(&roles),
             entropy: ground.entropy,
             observer: cluster.observer(),
         };
@@ -148,7 +150,18 @@ impl Node {
                 let receiving = bound.run();
                 let feeds = doors.feeds();
                 let cluster = member;
-                Ok(Node { id, report, http, udp, receiving, feeds, computing, poison, cluster })
+                Ok(Node {
+                    id,
+                    report,
+                    http,
+                    udp,
+                    receiving,
+                    feeds,
+                    computing,
+                    poison,
+                    cluster,
+                    roles,
+                })
             }
             Err(error) => {
                 http.stop().await;
@@ -196,7 +209,7 @@ impl Node {
     /// the cluster, still answering requests; then stops accepting, finishes the running requests within a
     /// bound, lets others take over what it still computes, and closes.
     pub async fn stop(self) -> Drained {
-        let Node { cluster, http, receiving, feeds, computing, poison, .. } = self;
+        let Node { cluster, http, receiving, feeds, computing, poison, roles, .. } = self;
         tokio::select! {
             () = receiving.stop() => {}
             // Nothing can be appended to an engine that failed.
@@ -214,6 +227,7 @@ impl Node {
             () = computing.stop() => {}
             _ = poison.wait() => {}
         }
+        drop(roles);
         drained
     }
 }

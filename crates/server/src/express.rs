@@ -26,38 +26,44 @@ use crate::streams::{self, Posted, StreamRoute};
 /// Longer bodies take the router's way, where they are read under guard.
 const SHORT_BODY: u64 = 16 * 1024;
 
-/// The routes of streams.
+/// The routes of streams, and all paths that are declared.
 #[derive(Debug, Default)]
-pub struct Express(Vec<StreamRoute>);
-
-impl From<Vec<StreamRoute>> for Express {
-    fn from(routes: Vec<StreamRoute>) -> Self {
-        Express(routes)
-    }
+pub struct Express {
+    pub(crate) routes: Vec<StreamRoute>,
+    pub(crate) paths: Vec<String>,
 }
 
 /// The short way of one server.
 #[derive(Debug)]
 pub(crate) struct Way {
-    routes: matchit::Router<(StreamRoute, RouteMetrics)>,
+    /// With nothing for a path that is somebody else's: where two fit a request, the more literal one has it,
+    /// here as in the router.
+    routes: matchit::Router<Option<(StreamRoute, RouteMetrics)>>,
     door: Arc<Door>,
 }
 
 impl Way {
-    /// Routes that cannot be told apart are left to the router.
     pub(crate) fn new(express: Express, door: Arc<Door>) -> Way {
         let mut routes = matchit::Router::new();
-        for route in express.0 {
-            let metrics = door.metrics.route(route.path(), &Method::POST);
+        for route in express.routes {
             let path = route.path().to_owned();
-            // The router has it all the same.
-            let _ = routes.insert(path, (route, metrics));
+            // One that begins with a field would also fit the server's own paths, which are not known here.
+            if path.starts_with("/{") {
+                continue;
+            }
+            let metrics = door.metrics.route(&path, &Method::POST);
+            // What the router takes for the same path as another is left to the router.
+            let _ = routes.insert(path, Some((route, metrics)));
+        }
+        for path in express.paths {
+            // Those of the routes above are there.
+            let _ = routes.insert(path, None);
         }
         Way { routes, door }
     }
 
     /// What a plain post of events says in its head; `None` for everything else.
-    pub(crate) fn plain(self: &Arc<Self>, request: &Request<Incoming>) -> Option<Plain> {
+    pub(crate) fn plain(&self, request: &Request<Incoming>) -> Option<Plain> {
         let began = Instant::now();
         let path = request.uri().path();
         let length = request.body().size_hint().exact()?;
@@ -67,7 +73,8 @@ impl Way {
         {
             return None;
         }
-        let matchit::Match { value: (route, metrics), params } = self.routes.at(path).ok()?;
+        let matchit::Match { value, params } = self.routes.at(path).ok()?;
+        let (route, metrics) = value.as_ref()?;
         self.door.tokens.admit(request.headers()).ok()?;
         let posted = route.posted(params.iter().map(|(_, text)| text), request.headers())?;
         Some(Plain { began, posted, metrics: metrics.clone(), door: Arc::clone(&self.door) })

@@ -134,6 +134,22 @@ impl Sheet {
         self.full |= sheet.is_full();
     }
 
+    /// As [`add`](Sheet::add), at a spot of which several may be for this cell: it is looked for where a spot
+    /// is new.
+    pub fn add_near(&mut self, spot: &mut Spot, shard: Shard, key: &Key, by: i64) {
+        let turn = self.turn;
+        let Some(sheet) = self.sheet(shard) else { return };
+        if let Some(Operation::Add { by: sum, .. }) = sheet.at(turn, *spot)
+            && let Some(merged) = sum.checked_add(by)
+        {
+            *sum = merged;
+            return;
+        }
+        self.add(shard, key.clone(), by, None);
+        let place = self.sheet(shard).and_then(|sheet| sheet.place(Kind::Counter, key));
+        *spot = Spot(place.map(|place| (turn, place)));
+    }
+
     /// As [`insert`](Sheet::insert), at a spot: see [`add_at`](Sheet::add_at).
     pub fn insert_at(&mut self, spot: &mut Spot, shard: Shard, key: &Key, member: Bytes) {
         self.show_at(Kind::Set, spot, shard, key, member);
@@ -350,9 +366,13 @@ impl ShardSheet {
 
     /// The operation on a cell that more can be merged with.
     fn same(&mut self, kind: Kind, key: &Key) -> Option<&mut Operation> {
-        // The key is cloned to look up the pair: its bytes are shared, not copied.
-        let place = *self.last_on.get(&(kind, key.clone()))?;
+        let place = self.place(kind, key)?;
         self.operations.get_mut(place)
+    }
+
+    fn place(&self, kind: Kind, key: &Key) -> Option<usize> {
+        // The key is cloned to look up the pair: its bytes are shared, not copied.
+        self.last_on.get(&(kind, key.clone())).copied()
     }
 
     fn push_on(&mut self, kind: Kind, key: Key, operation: Operation) {

@@ -308,8 +308,9 @@ async fn a_batch_does_not_wait_for_what_trickles_in_behind_it() {
             bed.append(1, sequence, &["a"]).await;
         }
     };
+    let stand = Stand::default();
     let entries = tokio::select! {
-        entries = worker.read(&Stand::default()) => entries.unwrap().unwrap(),
+        entries = worker.read(&stand) => entries.unwrap().unwrap(),
         () = trickle => unreachable!("it has no end"),
     };
     assert_eq!(entries.len(), 9, "one more look, and no second");

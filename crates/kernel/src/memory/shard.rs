@@ -177,7 +177,8 @@ impl MemoryShard {
 
     /// The cell to change, made by `fresh` if there is none or the one there has expired.
     fn slot(&mut self, kind: Kind, key: &Key, now: Timestamp, fresh: Held) -> &mut Held {
-        let cell = Cell::new(kind, key.clone());
+        // A key of its own: the one given may share a large piece of memory with others, which are not kept.
+        let cell = Cell::new(kind, Key::from_stored(key.as_bytes().to_vec()));
         let slot =
             self.cells.entry(cell).or_insert_with(|| Slot { held: fresh.clone(), expires: None });
         if gone(slot, now) {

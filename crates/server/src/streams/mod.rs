@@ -130,14 +130,14 @@ impl Streams {
         routes
     }
 
-    /// The streams' own routes, for posts that are plain.
+    /// The streams' own routes, for posts that are plain. `paths` must hold those of the views as well by now.
     pub fn express(&self, paths: &mut crate::views::Paths) -> Express {
         let entrances = self.0.values();
         let routes = entrances.filter_map(|entrance| {
             let path = paths.of(entrance.stream.route.as_ref()?).to_owned();
             Some(StreamRoute::new(path, Arc::clone(entrance)))
         });
-        Express::from(routes.collect::<Vec<_>>())
+        Express { routes: routes.collect(), paths: paths.all() }
     }
 
     /// The entrances, by the names of their streams.

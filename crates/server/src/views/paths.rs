@@ -24,6 +24,13 @@ impl Paths {
     }
 }
 
+impl Paths {
+    /// All that are registered.
+    pub(crate) fn all(&self) -> Vec<String> {
+        self.0.values().cloned().collect()
+    }
+}
+
 /// The fields of a path; a problem if one is no text.
 pub(crate) fn path_fields(
     given: Result<RawPathParams, RawPathParamsRejection>,

@@ -39,22 +39,34 @@ async fn server(ways: Ways, options: Options) -> Running {
         route: Some("POST /lifts/{lift}/seasons/{season}".parse().unwrap()),
         ..Stream::plain(Name::new("rides").unwrap(), schema)
     };
+    let field = |(name, ty): (&str, &str)| Field { name: name.into(), ty: ty.parse().unwrap() };
+    let texts = |names: [&'static str; 2]| names.map(|name| field((name, "text"))).into();
+    let other = |name: &str, route: &str, fields: [&'static str; 2]| Stream {
+        route: Some(route.parse().unwrap()),
+        ..Stream::plain(Name::new(name).unwrap(), Schema::new(texts(fields), Unknown::Ignore))
+    };
+    // A path that fits what others have, and one that is more literal than that of the rides.
+    let streams = vec![
+        Arc::new(stream),
+        Arc::new(other("any", "POST /{first}/{second}", ["first", "second"])),
+        Arc::new(other("top", "POST /lifts/{lift}/seasons/top", ["lift", "name"])),
+    ];
     let mut metrics = Metrics::new("0");
     let streams = Streams::new(streams::Options {
-        definitions: &Definitions { streams: vec![Arc::new(stream)], views: Vec::new() },
+        definitions: &Definitions { streams, views: Vec::new() },
         gates: BTreeMap::new(),
         collector: Collector::new(Arc::new(appender), runtime, Duration::ZERO, Lanes::joined()),
         entropy,
         metrics: &mut metrics,
     });
     let mut paths = Paths::default();
-    let express = match ways {
-        Ways::Router => Express::default(),
-        Ways::Both | Ways::Short => streams.express(&mut paths),
-    };
     let routes = match ways {
         Ways::Short => Router::new(),
         Ways::Router | Ways::Both => streams.routes(&mut paths),
+    };
+    let express = match ways {
+        Ways::Router => Express::default(),
+        Ways::Both | Ways::Short => streams.express(&mut paths),
     };
     start(Options { express, routes, metrics, ..options }).await
 }
@@ -100,7 +112,12 @@ async fn the_short_way_answers_as_the_router_does() {
         (post("/lifts/7/seasons/%ff", json, r#"{"time":5}"#), 400),
         (post("/lifts/7/seasons/2026?x=y", json, r#"{"time":5}"#), 201),
         (post("/lifts/7/seasons/2026/", json, r#"{"time":5}"#), 404),
-        (post("/lifts/7", json, r#"{"time":5}"#), 404),
+        (post("/lifts", json, r#"{"time":5}"#), 404),
+        (post("/streams/rides", json, r#"{"lift":7,"season":"x","time":5}"#), 201),
+        (post("/streams/rides", json, "{}"), 400),
+        (post("/lifts/rides", json, "{}"), 201),
+        (post("/lifts/7/seasons/top", json, r#"{"name":"x"}"#), 201),
+        (post("/lifts/7/seasons/top", json, r#"{"time":5}"#), 400),
         (format!("GET {path} HTTP/1.1\r\nhost: t\r\n\r\n"), 405),
         (
             format!(

@@ -13,7 +13,7 @@ use crate::keys;
 /// again.
 const GROUPS_MOST: usize = 10_000;
 
-/// Members of sets share pieces of memory of this size, smaller ones in a small batch.
+/// Members of sets, and keys of groups, share pieces of memory of this size, smaller ones in a small batch.
 const PIECE_LEAST: usize = 1024;
 const PIECE_MOST: usize = 64 * 1024;
 

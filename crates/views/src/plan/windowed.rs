@@ -63,7 +63,7 @@ impl WindowPlan {
         if group.entered != Some(sheet.turn()) && !self.look(record, start, group, sheet, late)? {
             return Ok(false);
         }
-        sheet.add_at(&mut group.applied, shard, &self.applied, 1, || None);
+        sheet.add_near(&mut group.applied, shard, &self.applied, 1);
         Ok(true)
     }
 

@@ -68,6 +68,20 @@ fn a_spot_adds_to_the_same_operation_until_it_is_taken() {
 }
 
 #[test]
+fn spots_of_one_cell_that_are_near_add_to_one_operation() {
+    let mut sheet = sheet();
+    let (mut one, mut other) = (Spot::default(), Spot::default());
+    for round in 0..2 {
+        for spot in [&mut one, &mut other] {
+            sheet.add_near(spot, A, &key("n"), 1);
+            sheet.add_near(spot, A, &key("n"), 1);
+        }
+        let expected = [Operation::Add { key: key("n"), by: 4, on_overflow: None }];
+        assert_eq!(sheet.take(at(round))[&A].operations, expected);
+    }
+}
+
+#[test]
 fn a_spot_does_not_reach_over_a_deletion_nor_below_a_mark() {
     let mut sheet = Sheet::new(BTreeMap::from([(A, at(5))]), HashMap::new());
     let mut spot = Spot::default();
