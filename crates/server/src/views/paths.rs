@@ -16,7 +16,7 @@ pub struct Paths(BTreeMap<String, String>);
 
 impl Paths {
     /// The path to register this route under.
-    pub(crate) fn of(&mut self, route: &Route) -> &str {
+    pub fn of(&mut self, route: &Route) -> &str {
         let parts = route.path.split('/');
         let shape: Vec<&str> =
             parts.map(|part| if part.starts_with('{') { "{}" } else { part }).collect();
