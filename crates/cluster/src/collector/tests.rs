@@ -66,6 +66,9 @@ async fn frames_stay_within_their_bound_and_nothing_is_left_behind() {
     }
 }
 
+/// The partition whose appends panic.
+const DEFECT: u32 = 9;
+
 /// A log that takes frames one round at a time, when it is told to.
 #[derive(Debug)]
 struct Held {
@@ -77,6 +80,7 @@ struct Held {
 #[async_trait::async_trait]
 impl Log for Held {
     async fn append(&self, at: &Partition, frame: &Frame) -> Result<(), AppendError> {
+        assert_ne!(at.index, DEFECT, "on purpose");
         self.begun.lock().push((at.index, frame.records.len()));
         self.go.acquire().await.unwrap().forget();
         self.log.append(at, frame).await
@@ -132,8 +136,11 @@ async fn joined_frames_of_all_partitions_go_in_rounds() {
     assert_eq!(next, [(0, 2), (3, 1)]);
     log.go.add_permits(2);
     assert!(join_all(second).await.iter().all(Result::is_ok));
-    // After a silence there is a round again.
-    log.go.add_permits(1);
+    // After a silence there is a round again, and behind a panic in one as well.
+    log.go.add_permits(2);
+    let (sound, panicked) = (enqueue(3), enqueue(DEFECT));
+    assert!(sound.await.is_ok());
+    assert!(matches!(panicked.await, Err(AppendError::Unknown(_))));
     assert!(enqueue(3).await.is_ok());
 }
 
