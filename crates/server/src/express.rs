@@ -1,7 +1,7 @@
 //! The short way for what a node is sent most: single events, posted to a stream's own route.
 //!
-//! Such a post needs little of what the router does for every request, and that little costs more than
-//! the rest of it together. So posts that are plain in every respect are taken here: a known and short body,
+//! Such a post needs little of what the router does for every request, and a good part of what it costs is
+//! there. So posts that are plain in every respect are taken here: a known and short body,
 //! no escapes in the path, whose fields all fit, the right content type, and an access token where one is
 //! asked for. Everything else goes on to the router untouched, which also says what is wrong with it.
 
