@@ -45,6 +45,11 @@ fn unchecked_digests_are_found() {
 }
 
 #[test]
+fn members_that_are_taken_for_known_without_a_commit_are_found() {
+    is_found(Twist::Worker(Mutation::MembersAlwaysKnown), 60, &[STATE, END]);
+}
+
+#[test]
 fn two_frames_of_one_producer_in_flight_are_found() {
     is_found(Twist::TwoInFlight, 60, &["was acknowledged and does not count"]);
 }

@@ -12,4 +12,6 @@ pub enum Mutation {
     CheckpointFirst,
     /// Frames that were read are not recognised by their digest.
     NoDigestCheck,
+    /// Members that were shown are taken for known whatever became of their commits.
+    MembersAlwaysKnown,
 }

@@ -13,7 +13,7 @@ use super::ids::{Carried, Ids, Settled};
 use super::plan::Memory;
 use super::planner::{Planner, Progress, ReadCells, Step, fresh_records};
 use super::sheet::{ShardSheet, Sheet};
-use super::stand::{Checkpoint, Mark, Position, Stand};
+use super::stand::{Checkpoint, Mark, Stand};
 use super::{Applied, Options, Setback, Worker};
 use crate::format;
 #[cfg(feature = "mutations")]
@@ -47,7 +47,7 @@ impl Worker {
             duplicates: &duplicates,
             stand,
             memory,
-            sheet: self.sheet(loaded.positions(), cells),
+            sheet: self.sheet(loaded, cells),
             progress: Progress::default(),
         };
         #[cfg(feature = "mutations")]
@@ -59,6 +59,10 @@ impl Worker {
             self.commit_checkpoint(loaded, &behind, kept.clone()).await?;
         }
         while let Some(step) = planner.next() {
+            #[cfg(feature = "mutations")]
+            if self.mutation == Some(Mutation::MembersAlwaysKnown) {
+                self.shown.lock().clone_from(planner.sheet.shown());
+            }
             self.commit_step(loaded, step).await?;
         }
         let (stand, records) = (planner.stand, planner.progress.records);
@@ -66,7 +70,8 @@ impl Worker {
             let repeats = planner.progress.repeats;
             tracing::debug!(partition = %self.options.partition, repeats, "frames were repeats");
         }
-        let cells = planner.sheet.into_cells();
+        let (cells, shown) = planner.sheet.into_known();
+        loaded.shown = shown;
         if cells.len() <= CELLS_KEPT {
             loaded.cells = cells;
         }
@@ -164,15 +169,21 @@ impl Worker {
         Ok(cells)
     }
 
-    fn sheet(&self, marks: BTreeMap<Shard, Position>, cells: ReadCells) -> Sheet {
+    fn sheet(&self, loaded: &mut Loaded, cells: ReadCells) -> Sheet {
+        // Given back when all of the batch is committed: until then nothing of it is known to be there.
+        let shown = std::mem::take(&mut loaded.shown);
         #[cfg(feature = "mutations")]
         {
-            let mut sheet = Sheet::new(marks, cells);
+            let shown = match self.mutation {
+                Some(Mutation::MembersAlwaysKnown) => self.shown.lock().clone(),
+                _ => shown,
+            };
+            let mut sheet = Sheet::new(loaded.positions(), cells, shown);
             sheet.mutation = self.mutation;
             sheet
         }
         #[cfg(not(feature = "mutations"))]
-        Sheet::new(marks, cells)
+        Sheet::new(loaded.positions(), cells, shown)
     }
 
     /// Commits one step to all shards it touches, at once. Those that took it are known by their marks,

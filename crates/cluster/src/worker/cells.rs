@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 
 use super::Setback;
 use super::planner::ReadCells;
+use super::shown::Shown;
 use super::stand::{Checkpoint, Mark, Position, Stand};
 use crate::format;
 
@@ -44,6 +45,8 @@ pub(super) struct Loaded {
     /// Cells of the plan as they were read or left last. Every commit expects them, so one that somebody
     /// else changed is noticed, and then all is loaded again.
     pub(super) cells: ReadCells,
+    /// Members that were committed since.
+    pub(super) shown: Shown,
 }
 
 impl Cells {
@@ -127,7 +130,14 @@ impl Cells {
                 }
             }
         }
-        Ok(Loaded { checkpoint, marks, start, rolled_back, cells: ReadCells::new() })
+        Ok(Loaded {
+            checkpoint,
+            marks,
+            start,
+            rolled_back,
+            cells: ReadCells::new(),
+            shown: Shown::default(),
+        })
     }
 }
 

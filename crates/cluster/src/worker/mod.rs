@@ -18,6 +18,7 @@ mod planner;
 mod reader;
 mod resolve;
 mod sheet;
+mod shown;
 mod stand;
 
 use std::sync::Arc;
@@ -105,6 +106,9 @@ struct Worker {
     /// A rule to break.
     #[cfg(feature = "mutations")]
     mutation: Option<crate::mutation::Mutation>,
+    /// What a broken rule takes for known.
+    #[cfg(feature = "mutations")]
+    shown: parking_lot::Mutex<shown::Shown>,
 }
 
 /// Works until the tenure ends.
@@ -137,6 +141,8 @@ impl Worker {
             applied: 0,
             #[cfg(feature = "mutations")]
             mutation: None,
+            #[cfg(feature = "mutations")]
+            shown: parking_lot::Mutex::default(),
         }
     }
 

@@ -137,6 +137,7 @@ pub(super) type ReadCells = HashMap<(Shard, Key), Option<Bytes>>;
 mod tests {
     use super::*;
     use crate::worker::sheet::FULL_STEPS;
+    use crate::worker::shown::Shown;
     use consort_kernel::{Digest, Frame, Operation, Producer};
 
     #[derive(Debug)]
@@ -171,7 +172,7 @@ mod tests {
             duplicates: &BTreeSet::new(),
             stand: Stand::default(),
             memory: Memory::default(),
-            sheet: Sheet::new(marks, HashMap::new()),
+            sheet: Sheet::new(marks, HashMap::new(), Shown::default()),
             progress: Progress::default(),
         };
         std::iter::from_fn(|| planner.next()).collect()

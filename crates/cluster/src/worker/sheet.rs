@@ -9,6 +9,7 @@ use bytes::Bytes;
 use consort_kernel::{Cell, Expect, Key, Kind, Note, Operation, Shard, Timestamp};
 use hashbrown::{HashMap, HashSet};
 
+use super::shown::Shown;
 use super::stand::Position;
 #[cfg(feature = "mutations")]
 use crate::mutation::Mutation;
@@ -28,6 +29,8 @@ pub struct Sheet {
     marks: BTreeMap<Shard, Position>,
     /// Bytes cells as they are after all that was planned so far.
     cells: HashMap<(Shard, Key), Option<Bytes>>,
+    /// Members that need not be shown again.
+    shown: Shown,
     /// The record being planned.
     at: Position,
     /// The most operations that a shard had when they were last taken: about so many follow.
@@ -58,12 +61,13 @@ pub(super) struct ShardSheet {
 }
 
 impl Sheet {
-    /// An empty sheet over shards with these marks, and with these cells read.
+    /// An empty sheet over shards with these marks, with these cells read, and these members known.
     pub(super) fn new(
         marks: BTreeMap<Shard, Position>,
         cells: HashMap<(Shard, Key), Option<Bytes>>,
+        shown: Shown,
     ) -> Self {
-        Sheet { marks, cells, ..Sheet::default() }
+        Sheet { marks, cells, shown, ..Sheet::default() }
     }
 
     /// What follows is done by the record at this place.
@@ -76,9 +80,15 @@ impl Sheet {
         self.full
     }
 
-    /// The bytes cells as they are after all that was planned.
-    pub(super) fn into_cells(self) -> HashMap<(Shard, Key), Option<Bytes>> {
-        self.cells
+    /// The members that would be known if all that was planned were committed.
+    #[cfg(feature = "mutations")]
+    pub(super) fn shown(&self) -> &Shown {
+        &self.shown
+    }
+
+    /// The bytes cells as they are after all that was planned, and the members that are known then.
+    pub(super) fn into_known(self) -> (HashMap<(Shard, Key), Option<Bytes>>, Shown) {
+        (self.cells, self.shown)
     }
 
     /// Takes what was planned; the shards' marks are then at `end`.
@@ -161,6 +171,9 @@ impl Sheet {
     }
 
     fn show_at(&mut self, kind: Kind, spot: &mut Spot, shard: Shard, key: &Key, member: Bytes) {
+        if !self.takes(shard) || self.shown.knows(shard, kind, key, &member) {
+            return;
+        }
         let turn = self.turn;
         let Some(sheet) = self.sheet(shard) else { return };
         if let Some(members) = sheet.at(turn, *spot).and_then(members_of) {
@@ -223,12 +236,13 @@ impl Sheet {
         self.weigh(shard);
     }
 
-    /// Makes `member` one of the set.
+    /// Makes `member` one of the set. What is known to be there is left out; so nobody else may take members
+    /// from a set, or remove it, as long as records for it come.
     pub fn insert(&mut self, shard: Shard, key: Key, member: Bytes) {
         self.show(Kind::Set, shard, key, member);
     }
 
-    /// Shows `member` to the distinct count.
+    /// Shows `member` to the distinct count, as [`insert`](Sheet::insert) does to a set.
     pub fn distinct(&mut self, shard: Shard, key: Key, member: Bytes) {
         self.show(Kind::Distinct, shard, key, member);
     }
@@ -240,6 +254,9 @@ impl Sheet {
 
     /// Shows `member` to a cell of a kind that counts members.
     fn show(&mut self, kind: Kind, shard: Shard, key: Key, member: Bytes) {
+        if !self.takes(shard) || self.shown.knows(shard, kind, &key, &member) {
+            return;
+        }
         let Some(sheet) = self.sheet(shard) else { return };
         let size = member.len();
         if let Some(members) = sheet.same(kind, &key).and_then(members_of) {
@@ -264,6 +281,7 @@ impl Sheet {
     pub fn delete(&mut self, shard: Shard, cell: Cell) {
         // What comes later must stay behind the deletion.
         self.turn += 1;
+        self.shown.forget();
         let Some(sheet) = self.sheet(shard) else { return };
         sheet.last_on.remove(&(cell.kind, cell.key.clone()));
         sheet.push(Operation::Delete(cell.clone()));
@@ -277,6 +295,7 @@ impl Sheet {
     /// Sets when a cell expires.
     pub fn expire(&mut self, shard: Shard, cell: Cell, at: Option<Timestamp>) {
         self.turn += 1;
+        self.shown.forget();
         let Some(sheet) = self.sheet(shard) else { return };
         sheet.last_on.remove(&(cell.kind, cell.key.clone()));
         sheet.push(Operation::Expire { cell, at });

@@ -14,7 +14,7 @@ fn at(offset: u64) -> Position {
 }
 
 fn sheet() -> Sheet {
-    Sheet::new(BTreeMap::new(), HashMap::new())
+    Sheet::new(BTreeMap::new(), HashMap::new(), Shown::default())
 }
 
 #[test]
@@ -49,22 +49,56 @@ fn operations_on_one_cell_become_one() {
 fn a_spot_adds_to_the_same_operation_until_it_is_taken() {
     let mut sheet = sheet();
     let (mut number, mut set, mut count) = (Spot::default(), Spot::default(), Spot::default());
-    for round in 0..2 {
-        for text in ["a", "b"] {
+    for (round, texts) in [["a", "b"], ["c", "d"]].into_iter().enumerate() {
+        for text in texts {
             sheet.add_at(&mut number, A, &key("n"), 1, || None);
             sheet.insert_at(&mut set, A, &key("n"), text.into());
             sheet.distinct_at(&mut count, A, &key("n"), text.into());
         }
         sheet.add(A, key("n"), 5, None);
-        let members = || ["a", "b"].map(Bytes::from).to_vec();
+        let members = || texts.map(Bytes::from).to_vec();
         let expected = [
             Operation::Add { key: key("n"), by: 2, on_overflow: None },
             Operation::Insert { key: key("n"), members: members() },
             Operation::Distinct { key: key("n"), members: members() },
             Operation::Add { key: key("n"), by: 5, on_overflow: None },
         ];
-        assert_eq!(sheet.take(at(round))[&A].operations, expected);
+        assert_eq!(sheet.take(at(round as u64))[&A].operations, expected);
     }
+}
+
+#[test]
+fn a_member_is_shown_once_to_a_shard_that_takes_it() {
+    let marks = BTreeMap::from([(B, at(5))]);
+    let mut sheet = Sheet::new(marks.clone(), HashMap::new(), Shown::default());
+    let members = |sheet: &mut Sheet, end| -> Vec<(Shard, usize)> {
+        let taken = sheet.take(at(end));
+        let count = |mut operation: Operation| members_of(&mut operation).map_or(0, |m| m.len());
+        let sum = |sheet: ShardSheet| sheet.operations.into_iter().map(count).sum();
+        taken.into_iter().map(|(shard, sheet)| (shard, sum(sheet))).collect()
+    };
+    let show = |sheet: &mut Sheet, shard| {
+        sheet.insert(shard, key("n"), "a".into());
+        sheet.distinct_at(&mut Spot::default(), shard, &key("n"), "a".into());
+    };
+    for offset in [4, 5, 6] {
+        sheet.turn_to(at(offset));
+        show(&mut sheet, A);
+        show(&mut sheet, B);
+    }
+    assert_eq!(members(&mut sheet, 7), [(A, 2), (B, 2)]);
+    sheet.turn_to(at(7));
+    show(&mut sheet, A);
+    assert_eq!(members(&mut sheet, 8), [], "what was committed is known");
+    sheet.turn_to(at(8));
+    sheet.delete(A, Cell::new(Kind::Set, key("n")));
+    show(&mut sheet, A);
+    assert_eq!(members(&mut sheet, 9), [(A, 2)], "a set that was removed has no members");
+    let (cells, shown) = sheet.into_known();
+    let mut next = Sheet::new(marks, cells, shown);
+    next.turn_to(at(9));
+    show(&mut next, A);
+    assert_eq!(members(&mut next, 10), [], "the next batch knows them");
 }
 
 #[test]
@@ -83,7 +117,7 @@ fn spots_of_one_cell_that_are_near_add_to_one_operation() {
 
 #[test]
 fn a_spot_does_not_reach_over_a_deletion_nor_below_a_mark() {
-    let mut sheet = Sheet::new(BTreeMap::from([(A, at(5))]), HashMap::new());
+    let mut sheet = Sheet::new(BTreeMap::from([(A, at(5))]), HashMap::new(), Shown::default());
     let mut spot = Spot::default();
     sheet.add_at(&mut spot, A, &key("n"), 1, || None);
     assert!(!sheet.takes(A));
@@ -124,7 +158,7 @@ fn sums_that_would_overflow_are_not_merged() {
 
 #[test]
 fn a_shard_past_the_record_is_left_alone() {
-    let mut sheet = Sheet::new(BTreeMap::from([(A, at(5))]), HashMap::new());
+    let mut sheet = Sheet::new(BTreeMap::from([(A, at(5))]), HashMap::new(), Shown::default());
     for offset in 3..7 {
         sheet.turn_to(at(offset));
         sheet.add(A, key("n"), 1, None);
@@ -142,7 +176,7 @@ fn a_shard_past_the_record_is_left_alone() {
 fn a_cell_is_expected_once_and_read_through_what_was_planned() {
     let old = Some(Bytes::from_static(b"old"));
     let cells = HashMap::from([((A, key("c")), old.clone()), ((B, key("c")), None)]);
-    let mut sheet = Sheet::new(BTreeMap::from([(B, at(9))]), cells);
+    let mut sheet = Sheet::new(BTreeMap::from([(B, at(9))]), cells, Shown::default());
     assert_eq!(sheet.read(A, &key("c")), old);
     assert_eq!(sheet.read(A, &key("c")), old);
     sheet.put(A, key("c"), Bytes::from_static(b"new"));
