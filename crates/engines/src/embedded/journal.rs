@@ -37,7 +37,7 @@ pub(super) fn damage(tables: &Path) -> std::io::Result<Option<String>> {
     let mut journals = Vec::new();
     for file in std::fs::read_dir(tables)? {
         let path = file?.path();
-        if let Some(number) = journal_number(&path) {
+        if let Some(number) = number(&path) {
             journals.push((number, path));
         }
     }
@@ -69,7 +69,13 @@ pub(super) fn damage(tables: &Path) -> std::io::Result<Option<String>> {
     Ok(None)
 }
 
-fn journal_number(path: &Path) -> Option<u64> {
+/// The journal of this number in a folder of tables.
+pub(super) fn path(tables: &Path, number: u64) -> PathBuf {
+    tables.join(format!("{number}.jnl"))
+}
+
+/// A journal's number, by its path.
+pub(super) fn number(path: &Path) -> Option<u64> {
     let path: PathBuf = path.file_name()?.into();
     path.extension().filter(|extension| *extension == "jnl")?;
     path.file_stem()?.to_str()?.parse().ok()

@@ -5,6 +5,7 @@
 //! no tokio worker ever waits for the disk. Reads go to fjall directly, from blocking threads. A second
 //! thread merges the runs of sets, and hands what comes of it to the writer.
 
+mod ahead;
 mod batch;
 mod cache;
 mod cell;

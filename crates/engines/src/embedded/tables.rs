@@ -1,7 +1,7 @@
 //! The tables of the folder: fjall's keyspaces, by what they hold.
 
 use std::fs::{File, remove_dir_all, remove_file};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions};
@@ -32,6 +32,8 @@ const JOURNAL_BYTES: u64 = 512 * 1024 * 1024;
 /// Handles to all tables; cheap to clone.
 #[derive(Clone)]
 pub(super) struct Tables {
+    /// Where fjall keeps them, and its journals.
+    pub(super) folder: PathBuf,
     pub(super) db: Database,
     /// Frames by stream, partition and offset.
     pub(super) log: Keyspace,
@@ -122,6 +124,7 @@ impl Tables {
             db.keyspace(name, separated)
         };
         Ok(Tables {
+            folder: path.to_path_buf(),
             log: large("log")?,
             cells: small("cells")?,
             members: small("members")?,

@@ -10,6 +10,7 @@ use fjall::PersistMode;
 use tokio::sync::oneshot;
 
 use super::Durability;
+use super::ahead::Ahead;
 use super::batch::{Batch, Memory, Written};
 use super::merger::Due;
 use super::published::Published;
@@ -47,6 +48,8 @@ pub(super) struct Writer {
     memory: Memory,
     merger: SyncSender<Due>,
     published: Published,
+    /// None where nothing is fsynced.
+    ahead: Option<Ahead>,
 }
 
 /// Poisons the engine if the thread ends by a panic: no caller may wait for a writer that is gone.
@@ -78,7 +81,9 @@ impl Writer {
             Durability::Fsync => PersistMode::SyncData,
             Durability::Process => PersistMode::Buffer,
         };
-        Writer { tables, wakes, clock, poison, mode, memory: Memory::default(), merger, published }
+        let ahead = (durability == Durability::Fsync).then(|| Ahead::new(tables.folder.clone()));
+        let memory = Memory::default();
+        Writer { tables, wakes, clock, poison, mode, memory, merger, published, ahead }
     }
 
     pub(super) fn start(self, queue: Arc<Queue>) -> std::io::Result<JoinHandle<()>> {
@@ -145,6 +150,9 @@ impl Writer {
                 }
                 for due in due {
                     self.ask(due);
+                }
+                if let Some(ahead) = &mut self.ahead {
+                    ahead.wrote(bytes);
                 }
                 Ok(rows)
             }
