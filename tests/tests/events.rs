@@ -31,7 +31,7 @@ const HOUR: i64 = 1_480_874_400_000_000_000;
 /// Lines of one request.
 const BATCH: usize = 20_000;
 
-/// How often the node is killed, and each database restarted.
+/// How often a node is killed.
 const KILLS: usize = 20;
 
 async fn send(to: u16, lines: &[Line]) {
@@ -101,47 +101,75 @@ async fn three_nodes_come_to_the_six_rows_although_two_are_killed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_generated_hour_comes_to_an_independent_count_row_for_row() {
-    let mut random = StdRng::seed_from_u64(seed("hour"));
-    let mut databases = Databases::start().await;
+    let databases = Databases::start().await;
     let mut crew = Crew::new(PROGRAM);
     let engine = embedded(&crew);
     crew.add(&engine, databases.urls()).await;
+    an_hour_comes_to_its_count(crew, databases, seed("hour")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_generated_hour_on_three_nodes_comes_to_an_independent_count_row_for_row() {
+    let databases = Databases::start().await;
+    let (redis, rabbit) = tokio::join!(
+        RedisServer::start(RedisOptions::new()),
+        RabbitServer::start(RabbitOptions::new())
+    );
+    let engine = Engine { url: redis.url(), broker: Some(rabbit.url()) };
+    let mut crew = Crew::new(PROGRAM);
+    for _ in 0..3 {
+        crew.add(&engine, databases.urls()).await;
+    }
+    an_hour_comes_to_its_count(crew, databases, seed("hour of three")).await;
+}
+
+/// Sends an hour of lines to the nodes, kills those that take them at random moments, and restarts both databases.
+async fn an_hour_comes_to_its_count(mut crew: Crew, mut databases: Databases, seed: u64) {
+    let mut random = StdRng::seed_from_u64(seed);
     let lines = hour(&mut random);
     let sent = disordered(&lines, &mut random);
     let batches: Vec<&[Line]> = sent.chunks(BATCH).collect();
     let mut kills: Vec<usize> = (0..KILLS).map(|_| random.random_range(1..batches.len())).collect();
     kills.sort_unstable();
     let restarts = [batches.len() / 3, batches.len() * 2 / 3];
+    let nodes = crew.members.len();
     for (at, batch) in batches.iter().enumerate() {
         let body: Vec<String> = batch.iter().map(Line::text).collect();
-        let mut posting = post(crew.address(0), body.join("\n")).boxed();
+        let first = random.random_range(0..nodes);
+        let addresses = (0..nodes).map(|next| crew.address((first + next) % nodes)).collect();
+        let mut posting = post(addresses, body.join("\n")).boxed();
         for _ in kills.iter().filter(|kill| **kill == at) {
-            // In the middle of the request, or of what it began.
+            // In the middle of the request, or of what it began: on the node that takes it, or on another.
             let begun = sleep(Duration::from_millis(random.random_range(0..150)));
             tokio::select! {
                 () = &mut posting => posting = std::future::ready(()).boxed(),
                 () = begun => {}
             }
-            crew.kill(0).await;
-            crew.restart(0);
+            let killed = (first + random.random_range(0..2)) % nodes;
+            crew.kill(killed).await;
+            crew.restart(killed);
         }
         posting.await;
         if let Some(which) = restarts.iter().position(|restart| *restart == at) {
             databases.0[which].restart().await;
         }
     }
-    crew.is_ready(0).await;
+    for node in 0..nodes {
+        crew.is_ready(node).await;
+    }
     databases.come_to(&expected(&lines)).await;
-    crew.comes_to_balance(0).await;
+    for node in 0..nodes {
+        crew.comes_to_balance(node).await;
+    }
     let counts = crew.counts(0).await;
     eprintln!("{} lines sent, {} batches: {counts:?}", sent.len(), batches.len());
 }
 
-/// Posts lines until they are accepted: after a kill nobody knows whether they were, and a repeat changes
-/// nothing.
-async fn post(address: String, body: String) {
-    for _ in 0..600 {
-        let client = Client::new(&address, None).expect("an address");
+/// Posts lines until they are accepted, by one node or the next: after a kill nobody knows whether they were, and a
+/// repeat changes nothing.
+async fn post(addresses: Vec<String>, body: String) {
+    for address in addresses.iter().cycle().take(600) {
+        let client = Client::new(address, None).expect("an address");
         let mut connection = Connection::new(client, PATIENCE);
         let sent = connection.send(Method::POST, "/write?db=events", &[], body.clone()).await;
         match sent {
