@@ -18,7 +18,8 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tower::ServiceExt as _;
 
-use crate::express::Way;
+use crate::express::connection::End;
+use crate::express::{self, Way};
 use crate::limits::{LINGER, LINGER_BYTES, Limits, MAX_BUFFER_BYTES, MAX_HEADER_BYTES};
 use crate::metrics::HttpMetrics;
 use crate::problem::Problem;
@@ -41,14 +42,21 @@ pub(crate) async fn serve(
     mut stopping: watch::Receiver<bool>,
 ) {
     let progress = Progress::default();
-    let socket = Socket::new(stream, service.limits.clone(), progress.clone());
+    let mut socket = Socket::new(stream, service.limits.clone(), progress.clone());
+    match express::connection::serve(&service.way, &mut socket, &progress, &stopping).await {
+        End::Others(read) => socket.unread(read),
+        End::Closed { at_rest: true } => return,
+        End::Closed { at_rest: false } => {
+            return close(socket, &service.limits, &service.metrics).await;
+        }
+    }
     let (way, router) = (service.way, service.router);
     let answer = {
         let progress = progress.clone();
         hyper::service::service_fn(move |request| -> Answering {
             progress.enter(Phase::Answering);
             let progress = progress.clone();
-            match way.plain(&request) {
+            match way.plain_of(&request) {
                 Some(plain) => Box::pin(tell(plain.answer(request.into_body()), progress)),
                 None => Box::pin(tell(router.clone().oneshot(request.map(Body::new)), progress)),
             }

@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use futures::FutureExt as _;
 
 use crate::body::{BodyFault, GuardedBody};
+use crate::express::Said;
 use crate::limits::Limits;
 use crate::metrics::HttpMetrics;
 use crate::problem::Problem;
@@ -47,7 +48,7 @@ pub(crate) async fn pass(State(door): State<Arc<Door>>, request: Request, next: 
 impl Door {
     async fn answer(&self, request: Request, next: Next, streamed: bool) -> Response {
         if !OPEN_TO_ALL.contains(&request.uri().path())
-            && let Err(refusal) = self.tokens.admit(request.headers())
+            && let Err(refusal) = self.tokens.admit(Said::by(request.headers()).authorization)
         {
             return refusal.into_response();
         }
@@ -83,21 +84,20 @@ impl Door {
 
 /// A handler that panics is a defect, but one request's defect: it answers 500 and the connection
 /// lives on.
-pub(crate) fn catch_panic(
-    handler: impl Future<Output = Response>,
-) -> impl Future<Output = Response> {
+fn catch_panic(handler: impl Future<Output = Response>) -> impl Future<Output = Response> {
     AssertUnwindSafe(handler).catch_unwind().map(|answered| match answered {
         Ok(response) => response,
-        Err(_) => {
-            tracing::error!(
-                "a request handler panicked; the panic's own message stands above in this log"
-            );
-            Problem::new(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "defect",
-                "this request met a defect of Consort; the node's log has the details, please report them",
-            )
-            .into_response()
-        }
+        Err(_) => defect(),
     })
+}
+
+/// What a handler that panicked answers.
+pub(crate) fn defect() -> Response {
+    tracing::error!("a request handler panicked; the panic's own message stands above in this log");
+    Problem::new(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "defect",
+        "this request met a defect of Consort; the node's log has the details, please report them",
+    )
+    .into_response()
 }

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
@@ -48,6 +49,8 @@ pub(crate) struct Progress(Arc<AtomicU64>);
 #[derive(Debug)]
 pub(crate) struct Socket<S> {
     inner: S,
+    /// What is to be read before anything else.
+    unread: Bytes,
     limits: Limits,
     progress: Progress,
     read_timer: Option<ReadTimer>,
@@ -90,7 +93,20 @@ fn phase_of(stamp: u64) -> Phase {
 
 impl<S> Socket<S> {
     pub(crate) fn new(inner: S, limits: Limits, progress: Progress) -> Socket<S> {
-        Socket { inner, limits, progress, read_timer: None, write_timer: None, lapse: None }
+        Socket {
+            inner,
+            unread: Bytes::new(),
+            limits,
+            progress,
+            read_timer: None,
+            write_timer: None,
+            lapse: None,
+        }
+    }
+
+    /// Has `bytes`, which were read, read again.
+    pub(crate) fn unread(&mut self, bytes: Bytes) {
+        self.unread = bytes;
     }
 
     /// Why a read or write of this socket timed out, if one did.
@@ -163,6 +179,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if !self.unread.is_empty() {
+            let length = self.unread.len().min(buffer.remaining());
+            buffer.put_slice(&self.unread.split_to(length));
+            return Poll::Ready(Ok(()));
+        }
         let before = buffer.filled().len();
         if let Poll::Ready(outcome) = Pin::new(&mut self.inner).poll_read(cx, buffer) {
             let arrived = buffer.filled().len() > before;

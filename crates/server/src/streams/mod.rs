@@ -26,14 +26,14 @@ use consort_cluster::{Appending, Collector, Dock};
 use consort_kernel::{AppendError, Entropy, Records};
 use consort_views::{Definitions, Stream};
 
-use crate::express::Express;
+use crate::express::{Express, Said};
 use crate::gate::{Gate, GateKind, GateMetrics};
 use crate::metrics::Metrics;
 pub(crate) use bulk::now;
 pub use lines::{Line, Split};
 pub(crate) use metrics::StreamMetrics;
 pub use points::PointLines;
-pub(crate) use post::{no_such_stream, unreadable};
+pub(crate) use post::{Outcome, no_such_stream, unreadable};
 pub(crate) use route::Posted;
 pub use route::StreamRoute;
 pub(crate) use sorted::Sorted;
@@ -156,7 +156,7 @@ impl fmt::Debug for Streams {
 pub(crate) fn takes_any_length(request: &Request, matched: Option<&MatchedPath>) -> bool {
     let Some(path) = matched.map(MatchedPath::as_str) else { return false };
     match path {
-        PATH => post::Form::of(request.headers()) == Some(post::Form::Lines),
+        PATH => post::Form::of(&Said::by(request.headers())) == Some(post::Form::Lines),
         WRITE_V1 | WRITE_V2 => true,
         // Only streams of lines have a path of their own there.
         _ => path.strip_prefix(OF_STREAM).is_some_and(|name| !name.contains(['/', '{'])),

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use axum::body::{Body, to_bytes};
 use axum::extract::rejection::{PathRejection, RawPathParamsRejection};
 use axum::extract::{Path, RawPathParams, Request, State};
+use axum::http::StatusCode;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use consort_cluster::Place;
 use consort_kernel::{AppendError, Fault, Records};
 use consort_views::{Event, Rejection, Stream, Value};
 use serde_json::value::RawValue;
@@ -17,6 +18,7 @@ use tokio::time::{Instant, timeout_at};
 use super::answers::{self, Bulk};
 use super::bulk::{self, Intake};
 use super::{Entrance, POST_WITHIN, Streams, influx};
+use crate::express::Said;
 use crate::problem::Problem;
 use crate::views::path_fields;
 
@@ -45,9 +47,9 @@ pub(super) enum Form {
 
 impl Form {
     /// By the content type; `None` for one that is not taken. Without one it is JSON.
-    pub(super) fn of(headers: &HeaderMap) -> Option<Form> {
-        let Some(given) = headers.get(header::CONTENT_TYPE) else { return Some(Form::Json) };
-        let given = given.to_str().ok()?.split(';').next()?.trim();
+    pub(super) fn of(said: &Said<'_>) -> Option<Form> {
+        let Some(given) = said.content_type else { return Some(Form::Json) };
+        let given = visible(given)?.split(';').next()?.trim();
         let is = |names: &[&str]| names.iter().any(|name| given.eq_ignore_ascii_case(name));
         if is(&["application/json", "text/json"]) {
             Some(Form::Json)
@@ -62,6 +64,12 @@ impl Form {
     }
 }
 
+/// The text of a header, if it is of visible characters.
+fn visible(value: &[u8]) -> Option<&str> {
+    let is_visible = |byte: &u8| matches!(byte, b'\t' | b' '..=b'~');
+    value.iter().all(is_visible).then(|| std::str::from_utf8(value).ok())?
+}
+
 /// `POST /streams/{stream}`
 pub(super) async fn by_name(
     State(streams): State<Streams>,
@@ -73,10 +81,10 @@ pub(super) async fn by_name(
         return Err(no_such_stream(streams.entrances().keys().map(String::as_str), &name));
     };
     let (head, body) = request.into_parts();
-    match Form::of(&head.headers) {
+    match Form::of(&Said::by(&head.headers)) {
         Some(Form::Json) => events(entrance, head, body, entrance.stream.schema.blank()).await,
         Some(Form::Lines) => {
-            Key::of(&head.headers).refuse()?;
+            Key::of(&Said::by(&head.headers)).refuse()?;
             bulk::lines(entrance, body).await
         }
         None => {
@@ -91,7 +99,7 @@ pub(super) async fn to_lines(
     State(entrance): State<Arc<Entrance>>,
     request: Request,
 ) -> Result<Response, Problem> {
-    Key::of(request.headers()).refuse()?;
+    Key::of(&Said::by(request.headers())).refuse()?;
     let precision = influx::precision(request.uri().query().unwrap_or_default());
     let precision =
         precision.map_err(|reason| Problem::new(StatusCode::BAD_REQUEST, "precision", reason))?;
@@ -108,7 +116,7 @@ pub(super) async fn by_route(
 ) -> Result<Response, Problem> {
     let path = path_fields(path)?;
     let stream = &entrance.stream;
-    if Form::of(request.headers()) != Some(Form::Json) {
+    if Form::of(&Said::by(request.headers())) != Some(Form::Json) {
         let detail = format!(
             "events are taken here as application/json (one, or a list); those of many lines go to \
              /streams/{}",
@@ -146,11 +154,28 @@ async fn events(
     body: Body,
     preset: Preset,
 ) -> Result<Response, Problem> {
-    let key = Key::of(&head.headers);
+    let key = Key::of(&Said::by(&head.headers));
     drop(head);
     // The guard on the body bounds it; its own fault is told by the door.
     let body = to_bytes(body, usize::MAX).await.map_err(|_| unreadable())?;
-    posted(entrance, key, body, preset).await
+    Ok(posted(entrance, key, body, preset).await?.into_response())
+}
+
+/// What is answered to events that were posted.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// That the one event is stored, and where.
+    Accepted(Place),
+    Other(Response),
+}
+
+impl IntoResponse for Outcome {
+    fn into_response(self) -> Response {
+        match self {
+            Outcome::Accepted(place) => answers::accepted(&place),
+            Outcome::Other(response) => response,
+        }
+    }
 }
 
 /// The events in a body that has come.
@@ -159,11 +184,11 @@ pub(super) async fn posted(
     key: Key,
     body: Bytes,
     preset: Preset,
-) -> Result<Response, Problem> {
+) -> Result<Outcome, Problem> {
     if body.trim_ascii_start().first() == Some(&b'[') {
         key.refuse()?;
         // Apart, or every single event would take the room that a list needs.
-        return Box::pin(list(entrance, &body, &preset)).await;
+        return Box::pin(list(entrance, &body, &preset)).await.map(Outcome::Other);
     }
     let key = key.given()?;
     let mut event = entrance.stream.schema.fill(&body, preset).map_err(|rejection| {
@@ -176,7 +201,7 @@ pub(super) async fn posted(
     one(entrance, event).await
 }
 
-async fn one(entrance: &Entrance, event: Event) -> Result<Response, Problem> {
+async fn one(entrance: &Entrance, event: Event) -> Result<Outcome, Problem> {
     let Entrance { stream, gate, metrics, .. } = entrance;
     let records = Records::one(|bytes| event.encode_to(bytes));
     let partition = stream.partition_for(&event, records.get(0).unwrap_or_default());
@@ -192,7 +217,7 @@ async fn one(entrance: &Entrance, event: Event) -> Result<Response, Problem> {
         Ok(place) => {
             pass.done(1);
             metrics.accepted.inc();
-            Ok(answers::accepted(&place))
+            Ok(Outcome::Accepted(place))
         }
         Err(error) => {
             pass.failed();
@@ -241,10 +266,10 @@ async fn list(
 impl Key {
     /// The one in these headers. Nothing is kept of the headers themselves: a connection needs the room that
     /// they take.
-    pub(super) fn of(headers: &HeaderMap) -> Key {
-        let Some(given) = headers.get("idempotency-key") else { return Key::Absent };
-        match given.to_str() {
-            Ok(key) if (1..=KEY_MOST).contains(&key.len()) => Key::Given(key.to_owned()),
+    pub(super) fn of(said: &Said<'_>) -> Key {
+        let Some(given) = said.idempotency_key else { return Key::Absent };
+        match visible(given) {
+            Some(key) if (1..=KEY_MOST).contains(&key.len()) => Key::Given(key.to_owned()),
             _ => Key::Malformed,
         }
     }

@@ -3,12 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use axum::http::HeaderMap;
-use axum::response::Response;
 use bytes::Bytes;
 
 use super::Entrance;
-use super::post::{Form, Key, Preset, posted, preset_by};
+use super::post::{Form, Key, Outcome, Preset, posted, preset_by};
+use crate::express::Said;
 use crate::problem::Problem;
 
 /// Where events of a stream are posted, beside `/streams/{stream}`.
@@ -32,13 +31,13 @@ impl StreamRoute {
     pub(crate) fn posted<'a>(
         &self,
         fields: impl Iterator<Item = &'a str>,
-        headers: &HeaderMap,
+        said: &Said<'_>,
     ) -> Option<Posted> {
-        if Form::of(headers) != Some(Form::Json) {
+        if Form::of(said) != Some(Form::Json) {
             return None;
         }
         let preset = preset_by(&self.entrance.stream, fields).ok()?;
-        Some(Posted { entrance: Arc::clone(&self.entrance), key: Key::of(headers), preset })
+        Some(Posted { entrance: Arc::clone(&self.entrance), key: Key::of(said), preset })
     }
 }
 
@@ -57,7 +56,7 @@ pub(crate) struct Posted {
 
 impl Posted {
     /// The answer to the events of its body.
-    pub(crate) async fn events(self, body: Bytes) -> Result<Response, Problem> {
+    pub(crate) async fn events(self, body: Bytes) -> Result<Outcome, Problem> {
         posted(&self.entrance, self.key, body, self.preset).await
     }
 }

@@ -169,6 +169,68 @@ async fn plain_posts_take_the_short_way_and_others_do_not() {
 }
 
 #[tokio::test]
+async fn a_connection_goes_on_whatever_it_brings_next() {
+    let server = server(Ways::Both, options()).await;
+    let plain = || post("/lifts/7/seasons/2026", "", r#"{"time":5}"#);
+    let mut client = server.connect().await;
+    // Three at once, and a part of the fourth.
+    let (begin, end) = (plain()[..30].to_owned(), plain()[30..].to_owned());
+    client.send(&(plain() + &plain() + &plain() + &begin)).await;
+    for _ in 0..3 {
+        assert_eq!(client.answer().await.status, 201);
+    }
+    client.send(&end).await;
+    let answer = client.answer().await;
+    assert_eq!(answer.status, 201);
+    assert_eq!(answer.header("connection"), None);
+    let date = answer.header("date").expect("a date");
+    assert!(date.ends_with("gmt") && date.len() == 29, "{date}");
+    // From here on the connection is hyper's, with all that has come of it.
+    let invalid = post("/lifts/7/seasons/2026", "", r#"{"time":-1}"#);
+    let ask = "GET /lifts/7/seasons/best HTTP/1.1\r\nhost: t\r\n\r\n";
+    client.send(&(invalid + ask + &plain())).await;
+    assert_eq!(client.answer().await.status, 400);
+    assert_eq!(client.answer().await.body, "best");
+    assert_eq!(client.answer().await.status, 201);
+    let last = "POST /lifts/7/seasons/2026 HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\
+                content-length: 10\r\n\r\n{\"time\":5}";
+    client.send(last).await;
+    assert_eq!(client.answer().await.status, 201);
+    assert!(client.closed_silently().await);
+    assert_eq!(accepted(&server).await, 6);
+}
+
+/// How many events the stream of rides has taken.
+async fn accepted(server: &Running) -> u64 {
+    let metrics = server.metrics().await;
+    let begin = "consort_stream_accepted_total{stream=\"rides\"} ";
+    let found = metrics.lines().find_map(|line| line.strip_prefix(begin));
+    found.unwrap_or_else(|| panic!("{metrics}")).parse().expect("a number")
+}
+
+#[tokio::test]
+async fn a_stop_closes_connections_at_rest_and_finishes_what_has_begun() {
+    let server = server(Ways::Both, options()).await;
+    let plain = post("/lifts/7/seasons/2026", "", r#"{"time":5}"#);
+    let (mut at_rest, mut begun) = (server.connect().await, server.connect().await);
+    at_rest.send(&plain).await;
+    assert_eq!(at_rest.answer().await.status, 201);
+    begun.send(&plain).await;
+    assert_eq!(begun.answer().await.status, 201);
+    let part = plain.len() - 4;
+    begun.send(&plain[..part]).await;
+    // The server has read that part when it has answered what came after it.
+    assert_eq!(server.ask(&plain).await.status, 201);
+    let stopped = server.tell_to_stop();
+    assert!(at_rest.closed_silently().await);
+    begun.send(&plain[part..]).await;
+    let last = begun.answer().await;
+    assert_eq!((last.status, last.header("connection")), (201, Some("close")));
+    assert!(begun.closed_silently().await);
+    assert_eq!(stopped.await.unwrap().unfinished, 0);
+}
+
+#[tokio::test]
 async fn the_short_way_asks_for_the_token_too() {
     let tokens = Tokens::new(vec![TOKEN.into()]).unwrap();
     let server = server(Ways::Both, Options { tokens, ..options() }).await;

@@ -1,12 +1,19 @@
 //! The short way for what a node is sent most: single events, posted to a stream's own route.
 //!
-//! Such a post needs little of what the router does for every request, and a good part of what it costs is
+//! Such a post needs little of what hyper and the router do for every request, and a good part of what it costs is
 //! there. So posts that are plain in every respect are taken here: a known and short body,
 //! no escapes in the path, whose fields all fit, the right content type, and an access token where one is
 //! asked for. Everything else goes on to the router untouched, which also says what is wrong with it.
+//!
+//! A connection that has brought nothing else needs no hyper ([`connection`]). Once it has, hyper reads it, and plain
+//! posts leave its way here.
+
+pub(crate) mod connection;
+mod head;
 
 use std::convert::Infallible;
 use std::future::poll_fn;
+use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -15,13 +22,16 @@ use std::time::{Duration, Instant};
 use axum::http::{Method, Request};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use futures::FutureExt as _;
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 
 use crate::body::BodyFault;
-use crate::door::{Door, catch_panic};
+use crate::door::{Door, defect};
 use crate::metrics::RouteMetrics;
-use crate::streams::{self, Posted, StreamRoute};
+use crate::problem::Problem;
+use crate::streams::{self, Outcome, Posted, StreamRoute};
+pub(crate) use head::Said;
 
 /// Longer bodies take the router's way, where they are read under guard.
 const SHORT_BODY: u64 = 16 * 1024;
@@ -62,21 +72,26 @@ impl Way {
         Way { routes, door }
     }
 
-    /// What a plain post of events says in its head; `None` for everything else.
-    pub(crate) fn plain(&self, request: &Request<Incoming>) -> Option<Plain> {
-        let began = Instant::now();
+    /// A request that hyper has read, if it is a plain post of events.
+    pub(crate) fn plain_of(&self, request: &Request<Incoming>) -> Option<Plain> {
         let path = request.uri().path();
         let length = request.body().size_hint().exact()?;
-        if request.method() != Method::POST
-            || length > SHORT_BODY.min(self.door.limits.max_body)
-            || path.contains('%')
-        {
+        if request.method() != Method::POST || path.contains('%') {
+            return None;
+        }
+        self.plain(path, &Said::by(request.headers()), length)
+    }
+
+    /// A plain post of events: to this path, with these headers, and a body of this length.
+    fn plain(&self, path: &str, said: &Said<'_>, length: u64) -> Option<Plain> {
+        let began = Instant::now();
+        if length > SHORT_BODY.min(self.door.limits.max_body) {
             return None;
         }
         let matchit::Match { value, params } = self.routes.at(path).ok()?;
         let (route, metrics) = value.as_ref()?;
-        self.door.tokens.admit(request.headers()).ok()?;
-        let posted = route.posted(params.iter().map(|(_, text)| text), request.headers())?;
+        self.door.tokens.admit(said.authorization).ok()?;
+        let posted = route.posted(params.iter().map(|(_, text)| text), said)?;
         Some(Plain { began, posted, metrics: metrics.clone(), door: Arc::clone(&self.door) })
     }
 }
@@ -90,23 +105,24 @@ pub(crate) struct Plain {
 }
 
 impl Plain {
-    /// The answer to the events of its body.
+    /// The answer to the events of its body, which hyper reads.
     pub(crate) async fn answer(self, body: Incoming) -> Result<Response, Infallible> {
         let Plain { began, posted, metrics, door } = self;
-        let response = catch_panic(answer(&door, posted, body)).await;
+        let response = match whole(body, door.limits.body).await {
+            Ok(body) => catch(posted.events(body)).await.into_response(),
+            Err(cut) => cut.answer(&door),
+        };
         door.metrics.answered_by(&metrics, response.status(), began.elapsed());
         Ok(response)
     }
 }
 
-async fn answer(door: &Door, posted: Posted, body: Incoming) -> Response {
-    match whole(body, door.limits.body).await {
-        Ok(body) => posted.events(body).await.into_response(),
-        Err(Cut::Slow(patience)) => {
-            door.metrics.timed_out("body");
-            BodyFault::Slow(patience).problem().into_response()
-        }
-        Err(Cut::Short) => streams::unreadable().into_response(),
+/// The answer, if need be that there was a defect.
+async fn catch(answer: impl Future<Output = Result<Outcome, Problem>>) -> Outcome {
+    match AssertUnwindSafe(answer).catch_unwind().await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(problem)) => Outcome::Other(problem.into_response()),
+        Err(_) => Outcome::Other(defect()),
     }
 }
 
@@ -115,6 +131,18 @@ async fn answer(door: &Door, posted: Posted, body: Incoming) -> Response {
 enum Cut {
     Slow(Duration),
     Short,
+}
+
+impl Cut {
+    fn answer(self, door: &Door) -> Response {
+        match self {
+            Cut::Slow(patience) => {
+                door.metrics.timed_out("body");
+                BodyFault::Slow(patience).problem().into_response()
+            }
+            Cut::Short => streams::unreadable().into_response(),
+        }
+    }
 }
 
 /// All of a body, which mostly has come with its head.
