@@ -73,6 +73,8 @@ pub(crate) async fn serve(
     // A server that is gone without having said stop counts as stopping.
     let told_to_stop = async { drop(stopping.wait_for(|stop| *stop).await) };
     let outcome = tokio::select! {
+        // First what has been read already: it is answered, stop or not.
+        biased;
         outcome = poll_fn(|cx| connection.poll_without_shutdown(cx)) => outcome,
         () = told_to_stop => {
             at_rest = matches!(progress.phase(), Phase::FirstByte | Phase::Idle);

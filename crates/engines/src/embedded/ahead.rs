@@ -5,8 +5,8 @@
 //! ahead of the journal's end, where zeros would be read anyway.
 //!
 //! Nothing of a journal is changed by this, neither a byte of it nor its length: zeros go only where the file
-//! system says that there is no data up to the end of the file. Only the writer's thread may do it, since it alone
-//! writes to the journal, and between two batches, when all it has written is in the file.
+//! system says that there is no data up to the end of the file, and where zeros are read. Only the writer's thread
+//! may do it, since it alone writes to the journal, and between two batches, when all it has written is in the file.
 
 use std::fs::File;
 use std::io;
@@ -65,38 +65,50 @@ impl Ahead {
         }
         let small = self.bytes / self.batches < LARGE;
         (self.bytes, self.batches) = (0, 0);
-        if small && let Err(error) = self.look() {
+        if let Err(error) = self.look(small) {
             // It was to make writing faster, and nothing else. What is wrong with the disk the next batch will tell.
-            self.failed = true;
+            (self.failed, self.newest) = (true, None);
             tracing::warn!(%error, "no room is made ahead in the journal; writing goes on without");
         }
     }
 
-    fn look(&mut self) -> io::Result<()> {
-        let next = match &self.newest {
-            Some(newest) => {
-                let next = newest.number + 1;
-                journal::path(&self.tables, next).try_exists()?.then_some(next)
-            }
-            None => newest_in(&self.tables)?,
-        };
-        if let Some(number) = next {
-            let path = journal::path(&self.tables, number);
-            let file = File::options().read(true).write(true).open(path)?;
-            self.newest = Some(Newest { number, file, ready: 0 });
+    /// Finds the journal that is written to, and makes room in it for small batches.
+    fn look(&mut self, small: bool) -> io::Result<()> {
+        let number = newest_in(&self.tables)?;
+        if self.newest.as_ref().map(|newest| newest.number) != number {
+            // One that is no longer written to is let go, or it would stay on the disk when it is removed.
+            self.newest =
+                number.map(|number| Newest::open(&self.tables, number)).transpose()?.flatten();
         }
-        self.newest.as_mut().map_or(Ok(()), Newest::extend)
+        match &mut self.newest {
+            Some(newest) if small => newest.extend(),
+            _ => Ok(()),
+        }
     }
 }
 
 impl Newest {
+    /// None if it is gone meanwhile.
+    fn open(tables: &Path, number: u64) -> io::Result<Option<Self>> {
+        match File::options().read(true).write(true).open(journal::path(tables, number)) {
+            Ok(file) => Ok(Some(Newest { number, file, ready: 0 })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     fn extend(&mut self) -> io::Result<()> {
         if self.has_room()? {
             return Ok(());
         }
         let start = self.behind_all_data()?;
         let end = self.file.metadata()?.len().min(start + CHUNK as u64);
-        let zeros = vec![0; end.saturating_sub(start) as usize];
+        let mut zeros = vec![0; end.saturating_sub(start) as usize];
+        self.file.read_exact_at(&mut zeros, start)?;
+        if zeros.iter().any(|byte| *byte != 0) {
+            let text = "the file system says that there is no data where there is some";
+            return Err(io::Error::other(text));
+        }
         self.file.write_all_at(&zeros, start)?;
         self.ready = start.max(end);
         Ok(())
@@ -242,7 +254,9 @@ mod tests {
     fn the_next_journal_is_found() {
         let mut bed = bed(4);
         bed.write_all(4 * LOOK_AFTER, SMALL);
-        bed.journal = make(bed.folder.path(), 5);
+        // One came and went while batches were large.
+        std::fs::remove_file(journal::path(bed.folder.path(), 4)).unwrap();
+        bed.journal = make(bed.folder.path(), 6);
         bed.written.clear();
         bed.write_all(4 * LOOK_AFTER, SMALL);
         assert!(bed.room() > CHUNK as i64 / 4, "{}", bed.room());

@@ -44,6 +44,7 @@ pub(crate) async fn serve(
     let mut watched = stopping.clone();
     // A server that is gone without having said stop counts as stopping.
     let mut told_to_stop = pin!(async { drop(watched.wait_for(|stop| *stop).await) });
+    let mut told = false;
     loop {
         let plain = match head::read(&read) {
             Read::Other => return End::Others(read.freeze()),
@@ -52,8 +53,14 @@ pub(crate) async fn serve(
                 let came = tokio::select! {
                     biased;
                     came = socket.read_buf(&mut read) => came,
-                    // What is only a part of a head was never begun, as hyper sees it, too.
-                    () = &mut told_to_stop => return End::Closed { at_rest: read.is_empty() },
+                    () = &mut told_to_stop, if !told => {
+                        if read.is_empty() {
+                            return End::Closed { at_rest: true };
+                        }
+                        // A request that has begun to come is answered, and is the last.
+                        told = true;
+                        continue;
+                    }
                 };
                 match came {
                     Ok(0) | Err(_) => return End::Closed { at_rest: false },
@@ -70,13 +77,37 @@ pub(crate) async fn serve(
         progress.enter(Phase::Answering);
         read.advance(body_at);
         let body = whole(&mut read, body_length, socket, way).await;
-        let goes_on = plain.write(body, stopping, &mut answer).await;
+        let goes_on = {
+            let answering = pin!(plain.write(body, stopping, &mut answer));
+            tokio::select! {
+                biased;
+                goes_on = answering => goes_on,
+                // Whoever waits no longer makes room for others.
+                () = left(socket, &mut read) => return End::Closed { at_rest: false },
+            }
+        };
         if socket.write_all(&answer).await.is_err() || !goes_on {
             return End::Closed { at_rest: false };
         }
         answer.clear();
+        // Some clients end a body with a line break that does not count.
+        while read.first().is_some_and(|byte| matches!(byte, b'\r' | b'\n')) {
+            read.advance(1);
+        }
         progress.enter(if read.is_empty() { Phase::Idle } else { Phase::Head });
     }
+}
+
+/// Returns when the client has left. What it sends meanwhile is kept; as long as there is some, it is not looked
+/// whether more comes.
+async fn left(socket: &mut Socket<TcpStream>, read: &mut BytesMut) {
+    if read.is_empty() {
+        read.reserve(BUFFER);
+        if !matches!(socket.read_buf(read).await, Ok(1..)) {
+            return;
+        }
+    }
+    std::future::pending().await
 }
 
 /// The body, of which some has been read.

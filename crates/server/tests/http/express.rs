@@ -2,13 +2,18 @@
 //! leaves alone.
 
 use std::collections::BTreeMap;
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use axum::Router;
 use axum::routing::get;
 use consort_cluster::{Appender, Collector, Lanes, TokioRuntime};
-use consort_kernel::{Name, SeededEntropy, SystemClock, memory};
+use consort_kernel::{
+    AppendError, Cursor, Fault, Frame, Log, LogEntry, Most, Name, Partition, ReadError,
+    SeededEntropy, SystemClock, memory,
+};
 use consort_server::streams::{self, Streams};
 use consort_server::views::Paths;
 use consort_server::{Express, Limits, Metrics, Options, Tokens};
@@ -28,11 +33,15 @@ enum Ways {
 }
 
 async fn server(ways: Ways, options: Options) -> Running {
-    let (log, store) = memory::open(1, Arc::new(SystemClock::default()));
+    let (log, _) = memory::open(1, Arc::new(SystemClock::default()));
+    server_on(Arc::new(log), ways, options).await
+}
+
+async fn server_on(log: Arc<dyn Log>, ways: Ways, options: Options) -> Running {
+    let (_, store) = memory::open(1, Arc::new(SystemClock::default()));
     let (runtime, entropy) = (TokioRuntime::current(), Arc::new(SeededEntropy::new(7)));
     let second = Duration::from_secs(1);
-    let appender =
-        Appender::new(Arc::new(log), Arc::new(store), runtime.clone(), entropy.clone(), second);
+    let appender = Appender::new(log, Arc::new(store), runtime.clone(), entropy.clone(), second);
     let field = |(name, ty): (&str, &str)| Field { name: name.into(), ty: ty.parse().unwrap() };
     let fields = [("lift", "int 1..60"), ("season", "text 1..8"), ("time", "int 0..1439")];
     let schema = Schema::new(fields.map(field).into(), Unknown::Reject);
@@ -173,9 +182,9 @@ async fn a_connection_goes_on_whatever_it_brings_next() {
     let server = server(Ways::Both, options()).await;
     let plain = || post("/lifts/7/seasons/2026", "", r#"{"time":5}"#);
     let mut client = server.connect().await;
-    // Three at once, and a part of the fourth.
+    // Three at once, one of them with a line break behind it, and a part of the fourth.
     let (begin, end) = (plain()[..30].to_owned(), plain()[30..].to_owned());
-    client.send(&(plain() + &plain() + &plain() + &begin)).await;
+    client.send(&(plain() + "\r\n" + &plain() + &plain() + &begin)).await;
     for _ in 0..3 {
         assert_eq!(client.answer().await.status, 201);
     }
@@ -208,11 +217,71 @@ async fn accepted(server: &Running) -> u64 {
     found.unwrap_or_else(|| panic!("{metrics}")).parse().expect("a number")
 }
 
+/// A log that takes nothing.
+#[derive(Debug)]
+struct Stuck;
+
+#[async_trait]
+impl Log for Stuck {
+    async fn append(&self, _: &Partition, _: &Frame) -> Result<(), AppendError> {
+        pending().await
+    }
+
+    async fn read(
+        &self,
+        _: &Partition,
+        _: &Cursor,
+        _: Most,
+        _: Duration,
+    ) -> Result<Vec<LogEntry>, ReadError> {
+        pending().await
+    }
+
+    async fn first(&self, _: &Partition) -> Result<u64, Fault> {
+        pending().await
+    }
+
+    async fn trim(&self, _: &Partition, _: u64) -> Result<(), Fault> {
+        pending().await
+    }
+
+    async fn ping(&self) -> Result<(), Fault> {
+        pending().await
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_while_its_post_waits_takes_no_room() {
+    let server = server_on(Arc::new(Stuck), Ways::Both, options()).await;
+    let mut client = server.connect().await;
+    client.send(&post("/lifts/7/seasons/2026", "", r#"{"time":5}"#)).await;
+    // What it sends beyond that is no sign of its leaving.
+    let mut other = server.connect().await;
+    other.send(&post("/lifts/7/seasons/2026", "", r#"{"time":5}"#).repeat(2)).await;
+    let open = |metrics: &str| {
+        let begin = "consort_http_connections_open ";
+        let found = metrics.lines().find_map(|line| line.strip_prefix(begin));
+        found.and_then(|number| number.parse().ok()).unwrap_or(0)
+    };
+    assert_eq!(open(&server.metrics().await), 3);
+    drop(client);
+    // Sooner than a post is given up.
+    let left = async {
+        while open(&server.metrics().await) != 2 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(5), left).await.expect("it is noticed");
+    drop(other);
+}
+
 #[tokio::test]
 async fn a_stop_closes_connections_at_rest_and_finishes_what_has_begun() {
     let server = server(Ways::Both, options()).await;
     let plain = post("/lifts/7/seasons/2026", "", r#"{"time":5}"#);
     let (mut at_rest, mut begun) = (server.connect().await, server.connect().await);
+    let mut first = server.connect().await;
+    first.send(&plain[..30]).await;
     at_rest.send(&plain).await;
     assert_eq!(at_rest.answer().await.status, 201);
     begun.send(&plain).await;
@@ -227,6 +296,9 @@ async fn a_stop_closes_connections_at_rest_and_finishes_what_has_begun() {
     let last = begun.answer().await;
     assert_eq!((last.status, last.header("connection")), (201, Some("close")));
     assert!(begun.closed_silently().await);
+    first.send(&plain[30..]).await;
+    let last = first.answer().await;
+    assert_eq!((last.status, last.header("connection")), (201, Some("close")));
     assert_eq!(stopped.await.unwrap().unfinished, 0);
 }
 
