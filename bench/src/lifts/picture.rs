@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use super::gate::Overload;
-use super::speed::Measured;
+use super::speed::{Measured, RIDES};
 use super::watch::Sample;
 use crate::report::{escape, thousands};
 
@@ -51,7 +51,9 @@ fn bars(svg: &mut String, top: f64, speed: &[Measured]) -> f64 {
     for measured in speed {
         let (rate, sustained) = (rate(measured), measured.median(|stretch| stretch.sustained));
         let (long, dark) = (rate / most * BAR, sustained / most * BAR);
-        let name = format!("{}, {}", measured.side.title(), measured.connections);
+        let Measured { side, connections, rides, .. } = measured;
+        let different = if *rides == RIDES { "" } else { ", no repeats" };
+        let name = format!("{}, {connections}{different}", side.title());
         let _ = writeln!(
             svg,
             "<text x=\"10\" y=\"{:.0}\">{}</text><rect x=\"{LEFT}\" y=\"{y:.0}\" width=\"{long:.0}\" height=\"18\" fill=\"#3a7d44\" fill-opacity=\"0.4\"/><rect x=\"{LEFT}\" y=\"{y:.0}\" width=\"{dark:.0}\" height=\"18\" fill=\"#3a7d44\"/><text x=\"{:.0}\" y=\"{:.0}\">{}/s</text>",
@@ -137,7 +139,7 @@ mod tests {
         let (behind, told_behind, left, caught_up) = (0.0, None, 0, 0.0);
         let sustained = rate / 2.0;
         let stretch = Stretch { seen, sustained, behind, told_behind, left, caught_up };
-        Measured { side: Side::Usual, connections: 128, rounds: vec![stretch] }
+        Measured { side: Side::Usual, connections: 128, rides: RIDES, rounds: vec![stretch] }
     }
 
     fn overload(gate: &'static str, waiting: [u64; 3]) -> Overload {

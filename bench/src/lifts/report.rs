@@ -10,7 +10,7 @@ use super::bulk::Bulk;
 use super::gate::Overload;
 use super::memory::Memory;
 use super::picture::picture;
-use super::speed::{CONNECTIONS, Measured, Side, Stretch};
+use super::speed::{CONNECTIONS, DIFFERENT_RIDES, Measured, RIDES, Side, Stretch};
 use crate::report::{Results, date, machine, thousands};
 
 /// All figures of a run, with the machine and the day.
@@ -40,7 +40,7 @@ impl LiftsReport {
         let Pace { rounds, each, overload, .. } = pace;
         let how = format!(
             "Posts of single rides by wrk with 2 threads on the same machine: random skiers, resorts and \
-             lifts of one day; every contestant is a process of its own. Consort keeps the six views of \
+             lifts of one day, {RIDES} different rides in each stretch, posted over and over, or {DIFFERENT_RIDES}, of which hardly one comes again; every contestant is a process of its own. Consort keeps the six views of \
              examples/lifts.toml that answer questions (not the seventh, for one more route of the \
              API), and has two partitions on the broker, as many as the usual design has queues. Contestants in turn, {each:?} each, \
              rounds: {rounds} after one to warm up; figures are medians of the rounds, ratios are medians of \
@@ -95,17 +95,18 @@ fn speed_table(text: &mut String, speed: &[Measured]) {
     if speed.is_empty() {
         return;
     }
-    text.push_str("| posts | connections | posts/s | sustained | p50 ms | p99 ms | max ms | refused | broken | behind at worst | left at the end | caught up after |\n");
+    text.push_str("| posts | connections | different rides | posts/s | sustained | p50 ms | p99 ms | max ms | refused | broken | behind at worst | left at the end | caught up after |\n");
     text.push_str(
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
     );
     for measured in speed {
         let median = |of: fn(&Stretch) -> f64| measured.median(of);
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {:.1} | {:.1} | {:.0} | {:.0} | {:.0} | {:.2} s | {} | {:.1} s |",
+            "| {} | {} | {} | {} | {} | {:.1} | {:.1} | {:.0} | {:.0} | {:.0} | {:.2} s | {} | {:.1} s |",
             measured.side.title(),
             measured.connections,
+            thousands(measured.rides as f64),
             thousands(median(|stretch| stretch.seen.rate)),
             thousands(median(|stretch| stretch.sustained)),
             median(|stretch| stretch.seen.p50),
@@ -126,8 +127,9 @@ fn promises(speed: &[Measured]) -> Vec<Promise> {
     let mut promises = Vec::new();
     for connections in CONNECTIONS {
         let of = |side| {
-            let mut all = speed.iter().filter(|measured| measured.connections == connections);
-            all.find(|measured| measured.side == side)
+            speed.iter().find(|measured| {
+                (measured.side, measured.connections, measured.rides) == (side, connections, RIDES)
+            })
         };
         let Some(limit) = of(Side::Limit) else { continue };
         let mut add = |what: &str, is: f64, wanted: &str, kept: bool| {
@@ -153,6 +155,17 @@ fn promises(speed: &[Measured]) -> Vec<Promise> {
         } else if let Some(usual) = of(Side::Usual) {
             let part = usual.ratio(limit, |stretch| stretch.seen.rate);
             add("(c) to (a), posts/s", part, "–", true);
+        }
+    }
+    let of = |side| {
+        let mut all = speed.iter().filter(|measured| measured.rides == DIFFERENT_RIDES);
+        all.find(|measured| measured.side == side)
+    };
+    for (name, side) in [("(b)", Side::Embedded), ("(d)", Side::Brokered)] {
+        if let (Some(limit), Some(ours)) = (of(Side::Limit), of(side)) {
+            let is = ours.ratio(limit, |stretch| stretch.sustained);
+            let what = format!("{name} to (a), sustained posts/s, rides that do not come again");
+            promises.push(Promise { what, is, wanted: "–".into(), kept: true });
         }
     }
     promises

@@ -15,6 +15,10 @@ use crate::measure::median;
 
 /// Connections of the load.
 pub(super) const CONNECTIONS: [usize; 2] = [128, 256];
+/// Different rides of a stretch, which come round over and over, as skiers do.
+pub(super) const RIDES: usize = 10_000;
+/// So many that hardly one comes again within a stretch: then little can be merged, and nothing is known.
+pub(super) const DIFFERENT_RIDES: usize = 200_000;
 /// What waits after a stretch is worked off within this, or the run is given up: the usual design falls
 /// behind by more than it accepted in the same time, but not by many times that.
 const CAUGHT_UP_WITHIN: Duration = Duration::from_secs(300);
@@ -66,6 +70,8 @@ pub(super) struct Stretch {
 pub(super) struct Measured {
     pub(super) side: Side,
     pub(super) connections: usize,
+    /// How many different rides there are in a stretch.
+    pub(super) rides: usize,
     pub(super) rounds: Vec<Stretch>,
 }
 
@@ -104,16 +110,27 @@ pub(super) async fn run(
         let served = consort.start("consort on servers", Definitions::Lifts, ground, None);
         sides.push((Side::Brokered, served.await?));
     }
-    let wrk = Wrk::new()?;
+    let loads = CONNECTIONS.map(|connections| (connections, RIDES));
+    let loads = loads.into_iter().chain([(CONNECTIONS[0], DIFFERENT_RIDES)]);
     let mut measured = Vec::new();
-    for connections in CONNECTIONS {
-        let mut all: Vec<Measured> = sides
-            .iter()
-            .map(|(side, _)| Measured { side: *side, connections, rounds: Vec::new() })
+    let mut broken_off = 0;
+    for (connections, rides) in loads {
+        let wrk = Wrk::new(rides)?;
+        // The usual design neither merges nor remembers: what comes again is nothing to it.
+        let measured_now = |side: Side| rides == RIDES || side != Side::Usual;
+        let mut all: Vec<(&mut (Side, Served), Measured)> = sides
+            .iter_mut()
+            .filter(|(side, _)| measured_now(*side))
+            .map(|side| {
+                let rounds = Vec::new();
+                let measured = Measured { side: side.0, connections, rides, rounds };
+                (side, measured)
+            })
             .collect();
         // The first round warms up and is left out.
         for round in 0..=pace.rounds {
-            for ((side, served), measured) in sides.iter_mut().zip(&mut all) {
+            broken_off += connections;
+            for ((side, served), measured) in &mut all {
                 let stretch = stretch(&wrk, served, connections, pace.each).await?;
                 tell(*side, connections, round, &stretch);
                 if round > 0 {
@@ -121,9 +138,8 @@ pub(super) async fn run(
                 }
             }
         }
-        measured.extend(all);
+        measured.extend(all.into_iter().map(|(_, measured)| measured));
     }
-    let broken_off = CONNECTIONS.iter().sum::<usize>() * (pace.rounds + 1);
     for (side, served) in &mut sides {
         if matches!(side, Side::Embedded | Side::Brokered) {
             every_ride_is_counted(served, broken_off as u64).await?;

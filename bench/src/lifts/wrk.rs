@@ -18,8 +18,6 @@ const SCRIPT: &str = include_str!("load.lua");
 /// What the script's result stands behind.
 const MARK: &str = "RESULT ";
 const THREADS: usize = 2;
-/// Requests that each thread makes beforehand: in the time of a run they come round a few dozen times.
-const REQUESTS: usize = 5_000;
 /// How long `wrk` waits for an answer before it counts a time-out: longer than any contestant should
 /// take, and than its own 2 s, which overload exceeds.
 const ANSWER_WITHIN: Duration = Duration::from_secs(20);
@@ -62,11 +60,13 @@ struct Line {
 #[derive(Debug)]
 pub(super) struct Wrk {
     folder: TempDir,
+    /// Rides that all threads together make beforehand, and then post over and over.
+    rides: usize,
 }
 
 impl Wrk {
-    pub(super) fn new() -> Result<Self> {
-        Ok(Wrk { folder: tempfile::Builder::new().prefix("consort-wrk-").tempdir()? })
+    pub(super) fn new(rides: usize) -> Result<Self> {
+        Ok(Wrk { folder: tempfile::Builder::new().prefix("consort-wrk-").tempdir()?, rides })
     }
 
     /// Posts for this long.
@@ -100,15 +100,18 @@ impl Wrk {
     /// Written anew for every run: other rides than the last time.
     fn script(&self) -> Result<PathBuf> {
         let path = self.folder.path().join("load.lua");
-        std::fs::write(&path, script(rand::rng().random_range(0..1_000_000_000)))?;
+        std::fs::write(
+            &path,
+            script(self.rides / THREADS, rand::rng().random_range(0..1_000_000_000)),
+        )?;
         Ok(path)
     }
 }
 
-fn script(seed: u32) -> String {
+fn script(requests: usize, seed: u32) -> String {
     let numbers = [
         ("SEED", seed),
-        ("REQUESTS", REQUESTS as u32),
+        ("REQUESTS", requests as u32),
         ("RESORTS", ride::RESORTS),
         ("DAYS", ride::DAYS),
         ("SKIERS", ride::SKIERS),
