@@ -121,7 +121,7 @@ pub(super) async fn datagrams(
         }
     }
     for _ in 0..DRAIN_MOST {
-        match socket.receive() {
+        match socket.receive_last() {
             Ok(true) => intake.take_datagrams(&socket),
             Ok(false) | Err(_) => break,
         }

@@ -99,7 +99,7 @@ impl Receiver {
                 _ = look.tick() => self.look(),
                 () = sleep_until(held.unwrap_or_else(Instant::now)), if waits => {}
                 ready = self.socket.readable(), if !waits => {
-                    if ready.is_ok() && self.receive().is_err() {
+                    if ready.is_ok() && self.receive(Socket::receive).is_err() {
                         tokio::time::sleep(PAUSE).await;
                     }
                 }
@@ -115,7 +115,7 @@ impl Receiver {
             while !self.inbox.has_room() {
                 self.inbox.settle().await;
             }
-            if !self.receive().unwrap_or(false) {
+            if !self.receive(Socket::receive_last).unwrap_or(false) {
                 break;
             }
         }
@@ -129,8 +129,8 @@ impl Receiver {
     }
 
     /// Takes what has come; `false` if that is nothing.
-    fn receive(&mut self) -> std::io::Result<bool> {
-        match self.socket.receive() {
+    fn receive(&mut self, from: fn(&mut Socket) -> std::io::Result<bool>) -> std::io::Result<bool> {
+        match from(&mut self.socket) {
             Ok(true) => {}
             Ok(false) => return Ok(false),
             Err(error) => {

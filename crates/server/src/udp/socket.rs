@@ -83,13 +83,25 @@ impl Socket {
         self.socket.readable().await
     }
 
-    /// Takes what has come; `false` if that is nothing.
+    /// Takes what has come, as far as the runtime has heard of it; `false` if that is nothing.
     pub fn receive(&mut self) -> io::Result<bool> {
         let Socket { socket, buffers, received } = self;
         received.clear();
         let taken = socket.try_io(Interest::READABLE, || receive(socket, buffers, received));
+        self.taken(taken)
+    }
+
+    /// Takes what the kernel holds. The runtime hears of it a moment later, which for the last look is too late.
+    pub fn receive_last(&mut self) -> io::Result<bool> {
+        let Socket { socket, buffers, received } = self;
+        received.clear();
+        let taken = receive(socket, buffers, received);
+        self.taken(taken)
+    }
+
+    fn taken(&self, taken: io::Result<()>) -> io::Result<bool> {
         match taken {
-            Ok(()) => Ok(!received.is_empty()),
+            Ok(()) => Ok(!self.received.is_empty()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
             Err(error) => Err(error),
         }
@@ -133,6 +145,19 @@ fn address(address: &SockaddrStorage) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn the_last_look_finds_what_the_runtime_has_not_heard_of() {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let mut socket = Socket::of(socket, 4, 16);
+        let sender = StdSocket::bind("127.0.0.1:0").unwrap();
+        sender.send_to(b"one", socket.address().unwrap()).unwrap();
+        // Nothing was awaited since.
+        assert!(!socket.receive().unwrap());
+        assert!(socket.receive_last().unwrap());
+        assert_eq!(socket.datagrams().map(|one| one.bytes).collect::<Vec<_>>(), [b"one"]);
+        assert!(!socket.receive_last().unwrap());
+    }
 
     #[tokio::test]
     async fn datagrams_come_in_batches_and_long_ones_are_marked() {
