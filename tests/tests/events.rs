@@ -46,6 +46,20 @@ fn embedded(crew: &Crew) -> Engine {
     Engine { url: format!("embedded:{}", crew.folder().join("data").display()), broker: None }
 }
 
+/// Three nodes on Redis and RabbitMQ.
+async fn three_nodes(databases: &Databases) -> (Crew, (RedisServer, RabbitServer)) {
+    let (redis, rabbit) = tokio::join!(
+        RedisServer::start(RedisOptions::new()),
+        RabbitServer::start(RabbitOptions::new())
+    );
+    let engine = Engine { url: redis.url(), broker: Some(rabbit.url()) };
+    let mut crew = Crew::new(PROGRAM);
+    for _ in 0..3 {
+        crew.add(&engine, databases.urls()).await;
+    }
+    (crew, (redis, rabbit))
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn one_node_comes_to_the_six_rows_whether_lines_come_once_or_twice() {
     let databases = Databases::start().await;
@@ -65,15 +79,7 @@ async fn one_node_comes_to_the_six_rows_whether_lines_come_once_or_twice() {
 #[tokio::test(flavor = "multi_thread")]
 async fn three_nodes_come_to_the_six_rows_although_two_are_killed() {
     let databases = Databases::start().await;
-    let (redis, rabbit) = tokio::join!(
-        RedisServer::start(RedisOptions::new()),
-        RabbitServer::start(RabbitOptions::new())
-    );
-    let engine = Engine { url: redis.url(), broker: Some(rabbit.url()) };
-    let mut crew = Crew::new(PROGRAM);
-    for _ in 0..3 {
-        crew.add(&engine, databases.urls()).await;
-    }
+    let (mut crew, _servers) = three_nodes(&databases).await;
     let relay = crew.relay().await;
     let lines = well_known();
     send(relay, &lines[..3]).await;
@@ -111,15 +117,7 @@ async fn a_generated_hour_comes_to_an_independent_count_row_for_row() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_generated_hour_on_three_nodes_comes_to_an_independent_count_row_for_row() {
     let databases = Databases::start().await;
-    let (redis, rabbit) = tokio::join!(
-        RedisServer::start(RedisOptions::new()),
-        RabbitServer::start(RabbitOptions::new())
-    );
-    let engine = Engine { url: redis.url(), broker: Some(rabbit.url()) };
-    let mut crew = Crew::new(PROGRAM);
-    for _ in 0..3 {
-        crew.add(&engine, databases.urls()).await;
-    }
+    let (crew, _servers) = three_nodes(&databases).await;
     an_hour_comes_to_its_count(crew, databases, seed("hour of three")).await;
 }
 
