@@ -44,7 +44,11 @@ enum Command {
         only: Option<lifts::Part>,
     },
     /// Events by the minute beside Bytewax and StatsD.
-    Events,
+    Events {
+        /// One part alone; its figures are not kept.
+        #[arg(long)]
+        only: Option<events::Part>,
+    },
     /// Once beside nginx, Varnish and a bare handler.
     Once {
         /// One part alone; its figures are not kept.
@@ -100,9 +104,9 @@ async fn main() -> Result<()> {
             let keep = !quick && only.is_none();
             show(&lifts::run(pace, only, keep).await?, keep)
         }
-        Command::Events => {
+        Command::Events { only } => {
             let pace = if quick { events::Pace::QUICK } else { events::Pace::FULL };
-            show(&events::run(pace).await?, !quick)
+            show(&events::run(pace, only).await?, !quick && only.is_none())
         }
         Command::Once { only } => {
             let pace = if quick { once::Pace::QUICK } else { once::Pace::FULL };

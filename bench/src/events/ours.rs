@@ -1,28 +1,25 @@
 //! Consort: a node in its own folder, with the two views of the example.
 
 use std::fs;
-use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use consort_client::{Client, Connection, Method};
 use consort_testbed::{Port, Process};
 use futures::future::try_join_all;
 use tempfile::TempDir;
 use tokio::time::sleep;
 
+use super::datagrams::Receiver;
 use super::lines::Lines;
 
 /// Posts under way at once.
 const POSTS: usize = 4;
 
-/// Lines of a datagram: some 1.4 kB.
-const DATAGRAM: usize = 15;
-
-/// The rates that are tried, in lines a second; the first at which the kernel drops ends it.
-const RATES: [usize; 8] = [50_000, 100_000, 150_000, 200_000, 300_000, 400_000, 600_000, 800_000];
+/// How often it is asked how far it is.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Many times what anything should take.
 const WITHIN: Duration = Duration::from_secs(300);
@@ -143,7 +140,7 @@ impl Node {
     async fn applied(&self, wanted: u64, began: Instant) -> Result<()> {
         while !self.has_applied(wanted).await? {
             ensure!(began.elapsed() < WITHIN, "the views do not catch up");
-            sleep(Duration::from_millis(20)).await;
+            sleep(LOOK_EVERY).await;
         }
         Ok(())
     }
@@ -159,19 +156,6 @@ impl Node {
         Ok(true)
     }
 
-    /// As [`applied`](Node::applied), or until something is known to be dropped: the kernel tells of what it
-    /// dropped with a later datagram. Whether all came through.
-    async fn came_through(&self, wanted: u64, began: Instant) -> Result<bool> {
-        while !self.has_applied(wanted).await? {
-            if self.dropped().await? > 0 {
-                return Ok(false);
-            }
-            ensure!(began.elapsed() < WITHIN, "the views do not catch up, and nothing was dropped");
-            sleep(Duration::from_millis(20)).await;
-        }
-        Ok(true)
-    }
-
     async fn dropped(&self) -> Result<u64> {
         let text = self.get("/metrics").await?;
         let drops = text.lines().filter(|line| line.starts_with("consort_udp_dropped_total"));
@@ -179,44 +163,21 @@ impl Node {
     }
 }
 
-/// The highest of the rates, in lines a second, at which nothing is dropped and the views keep up.
-pub(super) async fn highest_rate(lines: &Lines, seconds: u64) -> Result<f64> {
-    let mut best = 0.0;
-    for rate in RATES {
-        let node = Node::start(None).await?;
-        let wanted = (rate * seconds as usize).min(lines.count);
-        let text = lines.text.clone();
-        let to = node.udp.number();
-        let sent = tokio::task::spawn_blocking(move || send(&text, wanted, rate, to));
-        let (sent, took) = sent.await??;
-        let began = Instant::now();
-        if !node.came_through(sent as u64, began).await? {
-            break;
-        }
-        best = sent as f64 / (took + began.elapsed().as_secs_f64());
+impl Receiver for Node {
+    fn port(&self) -> u16 {
+        self.udp.number()
     }
-    if best == 0.0 {
-        bail!("datagrams are dropped even at {} lines a second", RATES[0]);
-    }
-    Ok(best)
-}
 
-/// Sends so many lines at a rate; says how many, and in how many seconds.
-fn send(text: &[u8], wanted: usize, rate: usize, to: u16) -> Result<(usize, f64)> {
-    let socket = UdpSocket::bind("127.0.0.1:0")?;
-    socket.connect(("127.0.0.1", to))?;
-    let all: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').take(wanted).collect();
-    let began = Instant::now();
-    let mut sent = 0;
-    for some in all.chunks(DATAGRAM) {
-        let due = Duration::from_secs_f64(sent as f64 / rate as f64);
-        if let Some(early) = due.checked_sub(began.elapsed())
-            && early > Duration::from_millis(1)
-        {
-            std::thread::sleep(early);
+    /// The kernel tells of what it dropped with a later datagram.
+    async fn came_through(&self, events: usize) -> Result<bool> {
+        let began = Instant::now();
+        while !self.has_applied(events as u64).await? {
+            if self.dropped().await? > 0 {
+                return Ok(false);
+            }
+            ensure!(began.elapsed() < WITHIN, "the views do not catch up, and nothing was dropped");
+            sleep(LOOK_EVERY).await;
         }
-        socket.send(&some.concat())?;
-        sent += some.len();
+        Ok(true)
     }
-    Ok((sent, began.elapsed().as_secs_f64()))
 }
