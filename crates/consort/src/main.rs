@@ -13,5 +13,14 @@ use clap::Parser as _;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    without_huge_pages();
     command::Cli::parse().run()
+}
+
+/// Huge pages are made for heaps that stay. A node's memory comes and goes with its load, in many small pieces:
+/// most of a huge page would be cleared and held for the sake of a part of it. Nothing depends on it, so what
+/// the system says of it is not heeded.
+fn without_huge_pages() {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::thread::disable_transparent_huge_pages(true);
 }

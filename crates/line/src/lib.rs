@@ -65,7 +65,7 @@ mod scan;
 mod write;
 
 pub use error::{Fault, Found, LineError};
-pub use lines::{Lines, lines};
+pub use lines::{Lines, first_line, lines};
 pub use parse::{Dialect, parse, parse_into};
 pub use point::{FieldValue, Point};
 pub use precision::{Precision, UnknownPrecision};

@@ -30,20 +30,58 @@ impl<'a> Iterator for Lines<'a> {
         if self.rest.is_empty() {
             return None;
         }
-        let break_at = memchr::memchr(b'\n', self.rest).unwrap_or(self.rest.len());
-        // Most lines have no quote before the first line break, or close it before: then that is the end.
-        let end = match memchr::memchr(b'"', &self.rest[..break_at]) {
-            None => break_at,
-            Some(_) => end_by_quotes(self.rest, break_at),
-        };
         let number = self.number;
-        self.number += 1;
-        if end > break_at {
-            self.number += memchr::memchr_iter(b'\n', &self.rest[..end]).count();
-        }
+        let (end, breaks) = first_end(self.rest);
+        self.number += 1 + breaks;
         let line = &self.rest[..end];
         self.rest = self.rest.get(end + 1..).unwrap_or_default();
         Some((number, line.strip_suffix(b"\r").unwrap_or(line)))
+    }
+}
+
+/// The first line of a body, as [`lines()`] gives it, and how many line breaks stand within it; for a body that
+/// comes in pieces, whose last line may not be whole.
+#[inline]
+pub fn first_line(body: &[u8]) -> (&[u8], usize) {
+    let (end, breaks) = first_end(body);
+    let line = &body[..end];
+    (line.strip_suffix(b"\r").unwrap_or(line), breaks)
+}
+
+/// Where the first line ends, before its line feed, and how many line breaks stand within it.
+#[inline]
+fn first_end(body: &[u8]) -> (usize, usize) {
+    let break_at = memchr::memchr(b'\n', body).unwrap_or(body.len());
+    let before = &body[..break_at];
+    // Most lines have no quote before the first line break, or close it before: then that is the end.
+    let end = match memchr::memchr(b'"', before) {
+        None => break_at,
+        Some(quote) if has_one_text(before, quote) => break_at,
+        Some(_) => end_by_quotes(body, break_at),
+    };
+    let breaks = match end > break_at {
+        true => memchr::memchr_iter(b'\n', &body[..end]).count(),
+        false => 0,
+    };
+    (end, breaks)
+}
+
+/// Whether it is plain that a line with its first quote there has just one text, which is closed: its first
+/// field is that text, there are no other quotes, and no backslash that could make one mean something else.
+/// Of lines that are not well formed it may be told as well: their quotes mean nothing.
+#[inline]
+fn has_one_text(line: &[u8], quote: usize) -> bool {
+    let (before, text) = (&line[..quote], &line[quote + 1..]);
+    // Spaces before a line are no end of its tags.
+    let Some(space @ 1..) = memchr::memchr(b' ', before) else { return false };
+    if memchr::memchr(b'=', &before[space..]) != Some(before.len() - space - 1)
+        || memchr::memchr(b'\\', before).is_some()
+    {
+        return false;
+    }
+    match memchr::memchr2(b'"', b'\\', text) {
+        Some(end) => text[end] == b'"' && memchr::memchr(b'"', &text[end + 1..]).is_none(),
+        None => false,
     }
 }
 
@@ -92,6 +130,35 @@ fn end_by_quotes(body: &[u8], break_at: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20_000))]
+        #[test]
+        fn a_line_that_plainly_has_one_text_ends_where_its_quotes_say(body in "[mf ,=\"\\\\#\n]{0,16}") {
+            let body = body.as_bytes();
+            let break_at = memchr::memchr(b'\n', body).unwrap_or(body.len());
+            if let Some(quote) = memchr::memchr(b'"', &body[..break_at])
+                && has_one_text(&body[..break_at], quote)
+            {
+                prop_assert_eq!(end_by_quotes(body, break_at), break_at);
+            }
+        }
+    }
+
+    #[test]
+    fn a_usual_line_plainly_has_one_text() {
+        for line in ["m,t=a f=\"x\" 1", "m f=\"x y=\",g=1", "m  f=\"\"", "m f=\"x\",g=\\a"] {
+            let quote = line.find('"').unwrap();
+            assert!(has_one_text(line.as_bytes(), quote), "{line}");
+        }
+        for line in
+            ["m f=\"x\",g=\"y\"", "m f=\"x", "m f=1,g=\"x\"", " m,t=\" f=\"", "m f=\"\\\"\""]
+        {
+            let quote = line.find('"').unwrap();
+            assert!(!has_one_text(line.as_bytes(), quote), "{line}");
+        }
+    }
 
     fn split(body: &str) -> Vec<(usize, &str)> {
         lines(body.as_bytes())

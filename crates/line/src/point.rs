@@ -38,6 +38,16 @@ impl<'a> Point<'a> {
         self.fields.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value)
     }
 
+    /// An empty point with the room of this one's lists, for another line.
+    pub fn emptied<'b>(mut self) -> Point<'b> {
+        self.clear();
+        // Nothing is in them; what is collected in place keeps its room.
+        let tags = self.tags.into_iter().map(|_| (Cow::default(), Cow::default())).collect();
+        let fields = self.fields.into_iter();
+        let fields = fields.map(|_| (Cow::default(), FieldValue::Boolean(false))).collect();
+        Point { tags, fields, ..Point::default() }
+    }
+
     /// Makes the point empty and keeps the room of its lists.
     pub fn clear(&mut self) {
         self.measurement = None;
@@ -50,6 +60,19 @@ impl<'a> Point<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_emptied_point_keeps_its_room() {
+        let mut point = Point { time: Some(1), ..Point::default() };
+        for n in 0..9 {
+            point.tags.push(("a".into(), n.to_string().into()));
+            point.fields.push(("b".into(), FieldValue::Integer(n)));
+        }
+        let room = (point.tags.capacity(), point.fields.capacity());
+        let empty: Point<'static> = point.emptied();
+        assert_eq!(empty, Point::default());
+        assert_eq!((empty.tags.capacity(), empty.fields.capacity()), room);
+    }
 
     #[test]
     fn of_a_field_given_twice_the_last_counts() {

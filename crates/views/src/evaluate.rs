@@ -85,7 +85,9 @@ impl Node {
                 .map(|(left, right)| calculated(*arithmetic, &left, &right))
                 .transpose()?,
             Node::Join(left, right) => match both(left, right, event)? {
-                Some((Value::Text(left), Value::Text(right))) => Some(Value::Text(left + &right)),
+                Some((Value::Text(left), Value::Text(right))) => {
+                    Some(Value::Text(left + right.as_str()))
+                }
                 _ => None,
             },
             Node::Compare(comparison, left, right) => both(left, right, event)?

@@ -231,7 +231,7 @@ fn constant(literal: &LiteralValue) -> Result<Value, ExpressionError> {
     match literal {
         LiteralValue::Boolean(value) => Ok(Value::Bool(*value.inner())),
         LiteralValue::Int(number) => Ok(Value::Int(*number.inner())),
-        LiteralValue::String(text) => Ok(Value::Text(text.inner().to_string())),
+        LiteralValue::String(text) => Ok(Value::Text(text.inner().into())),
         LiteralValue::Double(_) => Err(ExpressionError::NotTaken("a number with a point".into())),
         LiteralValue::UInt(_) => Err(ExpressionError::NotTaken("an unsigned number".into())),
         LiteralValue::Bytes(_) => Err(ExpressionError::NotTaken("a literal of bytes".into())),

@@ -1,5 +1,6 @@
 //! The plan of a stream: what each of its events does to its views. Pure.
 
+mod grouping;
 mod memo;
 mod planned;
 mod windowed;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use consort_cluster::worker::{Cells, Memory, Plan, Record, Sheet};
 use consort_kernel::limits::{KEY_BYTES, RANK_BYTES, VALUE_BYTES};
-use consort_kernel::{Element, Key, Moment, Name, Note, Part, Shard};
+use consort_kernel::{Element, Key, Moment, Name, Note, Shard};
 
 use crate::event::{Event, Field};
 use crate::expression::EvaluationError;
@@ -20,7 +21,8 @@ use crate::rejects::Rejected;
 use crate::stream::Stream;
 use crate::view::{Aggregate, View};
 use crate::window::{self, MAX_FUTURE};
-use memo::{Group, Members, Memo, ViewMemo};
+use grouping::Grouping;
+use memo::{Group, Members, Memo};
 use planned::Planned;
 use windowed::WindowPlan;
 
@@ -31,7 +33,7 @@ const TICK_AFTER: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub struct StreamPlan {
     stream: Arc<Stream>,
-    views: Vec<ViewPlan>,
+    groupings: Vec<Grouping>,
     shards: u16,
     /// For each partition, where its own cells are.
     homes: Vec<Home>,
@@ -85,10 +87,10 @@ impl StreamPlan {
         rules: Rules,
     ) -> Self {
         let own = views.iter().filter(|view| view.from.name == stream.name);
-        let views = own.map(|view| ViewPlan::new(Arc::clone(view), rules)).collect();
+        let groupings = Grouping::all(own, rules);
         let home = |index| Home::new(&stream, index, shards);
         let homes = (0..stream.partitions).map(home).collect();
-        StreamPlan { stream, views, shards, homes }
+        StreamPlan { stream, groupings, shards, homes }
     }
 }
 
@@ -109,7 +111,7 @@ impl Home {
 impl Plan for StreamPlan {
     fn apply(&self, record: &Record<'_>, memory: &mut Memory, sheet: &mut Sheet) {
         let Some(home) = self.homes.get(record.partition.index as usize) else { return };
-        let memo = memory.recall::<Memo>().of(self.views.len());
+        let memo = memory.recall::<Memo>().of(self.groupings.len());
         sheet.add_at(&mut memo.received, home.shard, &home.received, 1, || None);
         let event = match Planned::read(&self.stream.schema, *record) {
             Ok(event) => event,
@@ -121,7 +123,7 @@ impl Plan for StreamPlan {
             }
         };
         if self.has_windows() && window::is_ahead(self.moment(&event), record.time) {
-            for view in &self.views {
+            for view in self.groupings.iter().flat_map(|grouping| &grouping.views) {
                 let reason = format!("its time is more than {MAX_FUTURE:?} ahead");
                 let note = view.rejection(&self.stream, record, event.event(), reason);
                 sheet.append(home.shard, note);
@@ -129,13 +131,27 @@ impl Plan for StreamPlan {
             sheet.add(home.shard, home.ahead.clone(), 1, None);
             return;
         }
-        for (view, view_memo) in self.views.iter().zip(&mut memo.views) {
-            if let Err(reason) = view.apply(&event, self, home, view_memo, &mut memo.members, sheet)
-            {
-                let reason = reason.to_string();
-                let note = view.rejection(&self.stream, record, event.event(), reason);
-                sheet.append(home.shard, note);
-                sheet.add(home.shard, view.rejected.clone(), 1, None);
+        let number = memo.met.number(record.position);
+        for (grouping, placed) in self.groupings.iter().zip(&mut memo.groupings) {
+            let known = number.and_then(|number| placed.met(number));
+            let slot = known.map_or_else(|| grouping.place(&event, self, placed), Ok);
+            for (at, view) in grouping.views.iter().enumerate() {
+                let group = slot.and_then(|slot| match slot {
+                    None => Ok(None),
+                    Some(slot) => match placed.group(slot, at, grouping.views.len()) {
+                        None => Err(Untakable::Group),
+                        group => Ok(group),
+                    },
+                });
+                let members = &mut memo.members;
+                let applied =
+                    group.and_then(|group| view.apply(&event, self, home, group, members, sheet));
+                if let Err(reason) = applied {
+                    let reason = reason.to_string();
+                    let note = view.rejection(&self.stream, record, event.event(), reason);
+                    sheet.append(home.shard, note);
+                    sheet.add(home.shard, view.rejected.clone(), 1, None);
+                }
             }
         }
         sheet.add_at(&mut memo.applied, home.shard, &home.applied, 1, || None);
@@ -147,15 +163,24 @@ impl Plan for StreamPlan {
             return cells;
         }
         let Ok(event) = Planned::read(&self.stream.schema, *record) else { return cells };
-        let memo = memory.recall::<Memo>().of(self.views.len());
-        for (view, memo) in self.views.iter().zip(&mut memo.views) {
-            if let Some(windowed) = &view.windowed
-                && let Ok(Some(group)) = view.place(&event, self, memo)
-                && let Some(start) = group.start
-                && !std::mem::replace(&mut group.named, true)
-            {
-                cells.push((group.shard, windowed.floor.clone()));
-                cells.push((group.shard, keys::window(&view.view, start)));
+        let memo = memory.recall::<Memo>().of(self.groupings.len());
+        memo.met.meet(record.position);
+        for (grouping, placed) in self.groupings.iter().zip(&mut memo.groupings) {
+            if !grouping.has_windows() {
+                continue;
+            }
+            let slot = grouping.place(&event, self, placed);
+            placed.meet(slot);
+            let Ok(Some(slot)) = slot else { continue };
+            for (at, view) in grouping.views.iter().enumerate() {
+                if let Some(windowed) = &view.windowed
+                    && let Some(group) = placed.group(slot, at, grouping.views.len())
+                    && let Some(start) = group.start
+                    && !std::mem::replace(&mut group.named, true)
+                {
+                    cells.push((group.shard, windowed.floor.clone()));
+                    cells.push((group.shard, keys::window(&view.view, start)));
+                }
             }
         }
         cells
@@ -187,7 +212,7 @@ impl Plan for StreamPlan {
 
 impl StreamPlan {
     fn has_windows(&self) -> bool {
-        self.views.iter().any(|view| view.windowed.is_some())
+        self.groupings.iter().any(Grouping::has_windows)
     }
 
     /// The event's own time, or when it was appended.
@@ -223,46 +248,16 @@ impl ViewPlan {
         Note { feed: self.rejects.clone(), entry }
     }
 
-    /// The group that the event belongs to; none if it does not count, or has no group.
-    fn place<'m>(
-        &self,
-        event: &Planned<'_>,
-        plan: &StreamPlan,
-        memo: &'m mut ViewMemo,
-    ) -> Result<Option<&'m mut Group>, Untakable> {
-        let view = &*self.view;
-        if let Some(condition) = &view.condition
-            && !condition.holds(event.event())?
-        {
-            return Ok(None);
-        }
-        let start = view.windows.as_ref().map(|windows| windows.start_of(plan.moment(event)));
-        memo.key.clear();
-        memo.key.extend_from_slice(self.groups.as_bytes());
-        if let Some(start) = start {
-            Key::push(&mut memo.key, Part::Number(start.0.into()));
-        }
-        if !event.push(&mut memo.key, view.by.iter().map(|field| &field.expression))? {
-            return Ok(None);
-        }
-        let most = if start.is_some() { KEY_BYTES - keys::DIRTY_MORE } else { KEY_BYTES };
-        if memo.key.len() > most {
-            return Err(Untakable::Group);
-        }
-        Ok(Some(memo.group(start, plan.shards)))
-    }
-
     /// What the event does. One whose group or value is absent does nothing here.
     fn apply(
         &self,
         event: &Planned<'_>,
         plan: &StreamPlan,
         home: &Home,
-        memo: &mut ViewMemo,
+        group: Option<&mut Group>,
         members: &mut Members,
         sheet: &mut Sheet,
     ) -> Result<(), Untakable> {
-        let group = self.place(event, plan, memo)?;
         let change = match group {
             Some(_) => Change::of(&self.view.aggregate, event, members, || rank(plan, event))?,
             None => None,

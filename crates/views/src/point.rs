@@ -1,5 +1,6 @@
 //! How an event is taken from a line of line protocol.
 
+use compact_str::CompactString;
 use consort_kernel::Moment;
 use consort_line::{Dialect, FieldValue, Point, Precision};
 
@@ -9,35 +10,41 @@ use crate::schema::{Field, Rejection, Schema, Unknown};
 use crate::value::{FieldType, Kind, Value, parse_decimal};
 
 impl Schema {
-    /// Takes an event from a line without its line end; none if it is blank or a comment. A line without a
-    /// timestamp gets the moment at which it was received, in the precision of the others.
-    pub fn take_line(
+    /// Takes an event from a line without its line end, by way of `point`; none if it is blank or a comment. A
+    /// line without a timestamp gets the moment at which it was received, in the precision of the others.
+    pub fn take_line<'a>(
         &self,
-        line: &[u8],
+        line: &'a [u8],
+        point: &mut Point<'a>,
         precision: Precision,
-        received: Moment,
+        received: impl FnOnce() -> Moment,
     ) -> Result<Option<Event>, Rejection> {
         let dialect = match self.form() {
             Form::Line(dialect) => dialect,
             Form::Json => Dialect::Strict,
         };
-        let received = Moment(precision.truncate(received.0));
-        match consort_line::parse(line, dialect, precision) {
-            Ok(Some(point)) => self.take_point(&point, received).map(Some),
-            Ok(None) => Ok(None),
+        let received = || Moment(precision.truncate(received().0));
+        match consort_line::parse_into(point, line, dialect, precision) {
+            Ok(true) => self.take_point(point, received).map(Some),
+            Ok(false) => Ok(None),
             Err(error) => Err(Rejection::Line(error)),
         }
     }
 
     /// Takes an event from a line that was read. One without a timestamp was `received` when it happened.
-    pub fn take_point(&self, point: &Point<'_>, received: Moment) -> Result<Event, Rejection> {
+    fn take_point(
+        &self,
+        point: &Point<'_>,
+        received: impl FnOnce() -> Moment,
+    ) -> Result<Event, Rejection> {
         if self.unknown() == Unknown::Reject {
             self.know_all(point)?;
         }
+        let time = point.time.unwrap_or_else(|| received().0);
         let take = |field: &Field| match field.name.as_str() {
-            TIME => Ok(Some(Value::Int(point.time.unwrap_or(received.0)))),
+            TIME => Ok(Some(Value::Int(time))),
             MEASUREMENT => match &point.measurement {
-                Some(name) => checked(field, Some(Value::Text(name.clone().into_owned()))),
+                Some(name) => checked(field, Some(Value::Text(name.as_ref().into()))),
                 None => Ok(None),
             },
             _ => self.take_value(field, point),
@@ -92,7 +99,7 @@ fn checked(field: &Field, value: Option<Value>) -> Result<Option<Value>, Rejecti
 fn converted(ty: &FieldType, value: &FieldValue<'_>) -> Option<Value> {
     match (ty.kind, value) {
         (Kind::Bool, FieldValue::Boolean(flag)) => Some(Value::Bool(*flag)),
-        (Kind::Text, FieldValue::Text(text)) => Some(Value::Text(text.clone().into_owned())),
+        (Kind::Text, FieldValue::Text(text)) => Some(Value::Text(text.as_ref().into())),
         (Kind::Int, FieldValue::Integer(number)) => Some(Value::Int(*number)),
         (Kind::Int, FieldValue::Unsigned(number)) => i64::try_from(*number).ok().map(Value::Int),
         (Kind::Int, FieldValue::Float(number)) => whole(*number).map(Value::Int),
@@ -113,11 +120,11 @@ fn whole(number: f64) -> Option<i64> {
 
 /// The value of a field of which only its text is wanted: the same for all ways in which senders write the
 /// same value.
-fn canonical(value: &FieldValue<'_>) -> String {
+fn canonical(value: &FieldValue<'_>) -> CompactString {
     match value {
-        FieldValue::Text(text) => text.clone().into_owned(),
-        FieldValue::Boolean(flag) => flag.to_string(),
-        number => digits(number),
+        FieldValue::Text(text) => text.as_ref().into(),
+        FieldValue::Boolean(flag) => if *flag { "true" } else { "false" }.into(),
+        number => digits(number).into(),
     }
 }
 
@@ -165,7 +172,8 @@ mod tests {
     }
 
     fn take(schema: &Schema, line: &str) -> Result<Option<Event>, Rejection> {
-        schema.take_line(line.as_bytes(), Precision::Nanoseconds, RECEIVED)
+        let mut point = Point::default();
+        schema.take_line(line.as_bytes(), &mut point, Precision::Nanoseconds, || RECEIVED)
     }
 
     fn value(schema: &Schema, line: &str, field: &str) -> Option<Value> {
@@ -191,7 +199,9 @@ mod tests {
     fn a_time_has_the_precision_of_its_body() {
         let schema = declared(Unknown::Ignore);
         let time = |line: &str, precision| {
-            let event = schema.take_line(line.as_bytes(), precision, RECEIVED).unwrap().unwrap();
+            let mut point = Point::default();
+            let event = schema.take_line(line.as_bytes(), &mut point, precision, || RECEIVED);
+            let event = event.unwrap().unwrap();
             event.values[schema.find(TIME).unwrap()].clone()
         };
         let seconds = Some(Value::Int(1_500_000_000_000_000_000));

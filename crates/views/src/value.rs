@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use compact_str::CompactString;
 use consort_kernel::{Element, Part};
 
 /// The most digits behind the point that a decimal may declare: 18 digits fit 64 bits.
@@ -21,8 +22,8 @@ pub enum Value {
     Int(i64),
     /// A decimal number, as a whole number of its type's smallest steps.
     Decimal(i64),
-    /// A text.
-    Text(String),
+    /// A text. Most are short, and then need no memory of their own.
+    Text(CompactString),
 }
 
 /// What a value may be, without bounds.
@@ -232,7 +233,7 @@ impl Value {
             (Kind::Decimal(_), Element::Number(number)) => {
                 i64::try_from(*number).ok().map(Value::Decimal)
             }
-            (Kind::Text, Element::Text(text)) => Some(Value::Text(text.clone())),
+            (Kind::Text, Element::Text(text)) => Some(Value::Text(text.as_str().into())),
             _ => None,
         }
     }
@@ -252,7 +253,7 @@ impl Value {
             (Value::Decimal(number), Kind::Decimal(scale)) => show_decimal(*number, scale),
             (Value::Int(number) | Value::Decimal(number), _) => number.to_string(),
             (Value::Bool(value), _) => value.to_string(),
-            (Value::Text(text), _) => text.clone(),
+            (Value::Text(text), _) => text.as_str().into(),
         }
     }
 }

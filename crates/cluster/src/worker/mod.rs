@@ -72,7 +72,7 @@ pub struct Options {
     /// How much is read at once. Two such batches are in memory: one is committed while the next is read.
     pub batch: Most,
     /// How far apart batches begin while there is load, so that more of their updates merge. What comes
-    /// after a silence is read at once, and so is a backlog.
+    /// after a silence is read at once, and so is a backlog; and a load that ends is not waited for.
     pub linger: Duration,
     /// How long the worker may get nowhere before it yields to another node.
     pub yield_after: Duration,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use consort_kernel::{Log, LogEntry, Most, Partition};
+use consort_kernel::{Cursor, Log, LogEntry, Most, Partition};
 
 use super::stand::Stand;
 use super::{Setback, Worker};
@@ -13,6 +13,10 @@ use crate::tenure::Tenure;
 /// How long one read waits for frames. It only bounds how late other things are noticed: a frame that
 /// comes ends the wait.
 const READ_WAIT: Duration = Duration::from_secs(1);
+
+/// How often a reader that is not to read yet looks what has come. A look that finds nothing ends the wait: the
+/// load is over, or so light that there is little to merge.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// How long a batch that is being filled waits for the next frames: a broker needs a moment to deliver.
 const GATHER_WAIT: Duration = Duration::from_millis(5);
@@ -29,7 +33,7 @@ pub(super) struct Reader {
     partition: Partition,
     batch: Most,
     wait: Duration,
-    /// Local time before which nothing is read.
+    /// Local time before which a batch is not complete, unless it is full or nothing more comes.
     pub(super) not_before: Duration,
     /// Whether batches are to be as full as they can be.
     gathers: bool,
@@ -60,23 +64,39 @@ impl Reader {
         if !self.vouch {
             cursor.last = None;
         }
-        let linger = self.not_before.saturating_sub(self.runtime.elapsed());
-        if !linger.is_zero() {
-            tokio::select! {
+        let Some(mut entries) = self.linger(&mut cursor).await? else { return Ok(None) };
+        if entries.is_empty() {
+            entries = tokio::select! {
                 biased;
                 () = self.tenure.ending() => return Ok(None),
-                () = self.runtime.sleep(linger) => {}
-            }
+                entries = self.log.read(&self.partition, &cursor, self.batch, self.wait) => entries?,
+            };
         }
-        let mut entries = tokio::select! {
-            biased;
-            () = self.tenure.ending() => return Ok(None),
-            entries = self.log.read(&self.partition, &cursor, self.batch, self.wait) => entries?,
-        };
         if self.gathers {
             self.gather(&mut entries).await;
         }
         Ok(Some(entries))
+    }
+
+    /// What comes until a batch may be complete, and moves `cursor` behind it; `None` when the tenure is to
+    /// end.
+    async fn linger(&mut self, cursor: &mut Cursor) -> Result<Option<Vec<LogEntry>>, Setback> {
+        let mut entries: Vec<LogEntry> = Vec::new();
+        loop {
+            let left = self.not_before.saturating_sub(self.runtime.elapsed());
+            if left.is_zero() || self.batch.reached(entries.len(), bytes_of(&entries)) {
+                return Ok(Some(entries));
+            }
+            tokio::select! {
+                biased;
+                () = self.tenure.ending() => return Ok(None),
+                () = self.runtime.sleep(left.min(LOOK_EVERY)) => {}
+            }
+            let more = self.log.read(&self.partition, cursor, self.batch, Duration::ZERO).await?;
+            let Some(last) = more.last() else { return Ok(Some(entries)) };
+            *cursor = last.cursor();
+            entries.extend(more);
+        }
     }
 
     /// Adds what came while `entries` waited for their turn. Otherwise it would wait for them and for what they

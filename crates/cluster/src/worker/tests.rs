@@ -293,6 +293,51 @@ async fn a_batch_is_filled_from_a_log_that_gives_little_at_once() {
     assert_eq!(batches(Duration::ZERO).await, [1; 5]);
 }
 
+/// How many frames a reader gives that has begun with eight and is not to read for a while, and how long it takes,
+/// when more come in these steps.
+async fn lingering(batch: Most, step: Option<Duration>) -> (usize, Duration) {
+    let bed = Bed::new();
+    for sequence in 0..8 {
+        bed.append(1, sequence, &["a"]).await;
+    }
+    let (tenure, _control) = Tenure::new(Role::new("worker", "s/0"), 1);
+    let options = Options { batch, linger: LINGER, ..bed.options(bed.log.clone()) };
+    let worker = Worker::new(options, tenure);
+    let mut reader = Reader::of(&worker);
+    reader.not_before = worker.options.runtime.elapsed() + LINGER;
+    let load = async {
+        let Some(step) = step else { return std::future::pending().await };
+        for sequence in 8.. {
+            tokio::time::sleep(step).await;
+            bed.append(1, sequence, &["a"]).await;
+        }
+    };
+    let (began, stand) = (tokio::time::Instant::now(), Stand::default());
+    let entries = tokio::select! {
+        entries = reader.read(&stand) => entries.unwrap().unwrap(),
+        () = load => unreachable!("it has no end"),
+    };
+    assert!(entries.iter().map(|entry| entry.offset).eq(0..entries.len() as u64));
+    (entries.len(), began.elapsed())
+}
+
+const LINGER: Duration = Duration::from_millis(400);
+
+#[tokio::test(start_paused = true)]
+async fn a_load_is_waited_for_while_it_lasts_and_until_a_batch_is_full() {
+    let step = Some(Duration::from_millis(10));
+    let (frames, took) = lingering(Most::entries(1000), step).await;
+    assert!(frames >= 8 + 38 && took >= LINGER, "{frames} after {took:?}");
+    let (frames, took) = lingering(Most::entries(20), step).await;
+    assert!(frames >= 20 && took < LINGER / 2, "{frames} after {took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_that_has_ended_is_not_waited_for() {
+    let (frames, took) = lingering(Most::entries(1000), None).await;
+    assert!(frames == 8 && took < LINGER / 2, "{frames} after {took:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_batch_does_not_wait_for_what_trickles_in_behind_it() {
     let bed = Bed::new();

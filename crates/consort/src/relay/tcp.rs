@@ -92,19 +92,19 @@ async fn read(intake: Arc<Intake>, mut stream: TcpStream, stopped: watch::Receiv
     split.look_again();
     take(&intake, &mut split);
     if let Some(line) = split.last() {
-        take_line(&intake, &line);
+        take_line(&intake, line);
     }
 }
 
 fn take(intake: &Intake, split: &mut PointLines) {
     while let Some(line) = split.next() {
-        take_line(intake, &line);
+        take_line(intake, line);
     }
 }
 
-fn take_line(intake: &Intake, line: &Line) {
+fn take_line(intake: &Intake, line: Line<'_>) {
     match line {
-        Line::Whole(line) => intake.take(line, &mut Point::default(), now()),
+        Line::Whole(line, _) => intake.take(line, &mut Point::default(), now()),
         Line::TooLong => {
             intake.counts.refused("oversize").inc();
         }

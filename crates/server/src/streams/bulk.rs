@@ -7,7 +7,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use consort_cluster::{Appending, Place};
 use consort_kernel::{AppendError, Fault, Moment};
-use consort_line::Precision;
+use consort_line::{Point, Precision};
 use consort_views::{Event, Position, Rejection};
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
@@ -204,7 +204,13 @@ pub(super) async fn points(
     precision: Precision,
 ) -> Result<(Bulk, Appended), Problem> {
     let inflate = Inflate::new(Coding::of(headers)?);
-    let take = |line: &[u8]| entrance.stream.schema.take_line(line, precision, now());
+    let mut room = Point::default();
+    let take = |line: &[u8]| {
+        let mut point = std::mem::take(&mut room).emptied();
+        let taken = entrance.stream.schema.take_line(line, &mut point, precision, now);
+        room = point.emptied();
+        taken
+    };
     events(entrance, body, inflate, PointLines::default(), take).await
 }
 
@@ -220,7 +226,7 @@ async fn events<S: Split>(
     body: Body,
     mut inflate: Inflate,
     mut split: S,
-    take: impl Fn(&[u8]) -> Result<Option<Event>, Rejection>,
+    mut take: impl FnMut(&[u8]) -> Result<Option<Event>, Rejection>,
 ) -> Result<(Bulk, Appended), Problem> {
     let mut body = body.into_data_stream();
     let mut intake = Intake::new(entrance);
@@ -230,7 +236,7 @@ async fn events<S: Split>(
             Ok(piece) => piece,
             Err(_) => {
                 split.look_again();
-                take_lines(&mut split, &take, &mut intake, &mut bulk).await;
+                take_lines(&mut split, &mut take, &mut intake, &mut bulk).await;
                 intake.flush().await;
                 body.next().await
             }
@@ -251,22 +257,22 @@ async fn events<S: Split>(
                     return Err(problem);
                 }
             }
-            take_lines(&mut split, &take, &mut intake, &mut bulk).await;
+            take_lines(&mut split, &mut take, &mut intake, &mut bulk).await;
         }
     }
     let end = if intake.has_failed() { Ok(None) } else { inflate.end() };
     if let Ok(Some(piece)) = &end {
         split.feed(piece.clone());
-        take_lines(&mut split, &take, &mut intake, &mut bulk).await;
+        take_lines(&mut split, &mut take, &mut intake, &mut bulk).await;
     }
     if let Err(problem) = end {
         intake.finish().await;
         return Err(problem);
     }
     split.look_again();
-    take_lines(&mut split, &take, &mut intake, &mut bulk).await;
+    take_lines(&mut split, &mut take, &mut intake, &mut bulk).await;
     if let Some(line) = split.last() {
-        take_line(line, &take, &mut intake, &mut bulk);
+        take_line(line, &mut take, &mut intake, &mut bulk);
     }
     Ok((bulk, intake.finish().await))
 }
@@ -274,7 +280,7 @@ async fn events<S: Split>(
 /// Takes all lines that have come whole.
 async fn take_lines(
     split: &mut impl Split,
-    take: &impl Fn(&[u8]) -> Result<Option<Event>, Rejection>,
+    take: &mut impl FnMut(&[u8]) -> Result<Option<Event>, Rejection>,
     intake: &mut Intake<'_>,
     bulk: &mut Bulk,
 ) {
@@ -287,32 +293,27 @@ async fn take_lines(
 }
 
 fn take_line(
-    line: Line,
-    take: &impl Fn(&[u8]) -> Result<Option<Event>, Rejection>,
+    line: Line<'_>,
+    take: &mut impl FnMut(&[u8]) -> Result<Option<Event>, Rejection>,
     intake: &mut Intake<'_>,
     bulk: &mut Bulk,
 ) {
     bulk.begin();
-    let reason = match &line {
+    let reason = match line {
         Line::TooLong => format!("the line is longer than {} bytes", super::lines::LINE_MOST),
-        Line::Whole(line) => match take(line) {
+        Line::Whole(line, breaks) => match take(line) {
             Ok(taken) => {
                 if let Some(event) = taken {
                     intake.take(event, bulk);
                 }
-                return bulk.pass(breaks_in(line));
+                return bulk.pass(breaks);
             }
             Err(rejection) => rejection.to_string(),
         },
     };
     intake.entrance.metrics.rejected.inc();
     bulk.reject(reason);
-    if let Line::Whole(line) = &line {
-        bulk.pass(breaks_in(line));
+    if let Line::Whole(_, breaks) = line {
+        bulk.pass(breaks);
     }
-}
-
-/// A line has line breaks only where one of its texts does.
-fn breaks_in(line: &[u8]) -> u64 {
-    memchr::memchr_iter(b'\n', line).count() as u64
 }

@@ -12,14 +12,14 @@ pub trait Split: Send {
     fn feed(&mut self, piece: Bytes);
 
     /// The next line that has come whole.
-    fn next(&mut self) -> Option<Line>;
+    fn next(&mut self) -> Option<Line<'_>>;
 
     /// Nothing has come for a while: what was left for later is to be looked at.
     fn look_again(&mut self) {}
 
     /// The last line, if the body did not end with the end of a line. To be asked when
     /// [`look_again`](Split::look_again) and [`next`](Split::next) brought no more.
-    fn last(self) -> Option<Line>;
+    fn last(&mut self) -> Option<Line<'_>>;
 }
 
 /// Where a body has been split so far.
@@ -29,14 +29,16 @@ pub(super) struct Lines {
     rest: BytesMut,
     /// What came last, and was not split yet.
     piece: Bytes,
+    /// The line that was told last.
+    line: Bytes,
     skipping: bool,
 }
 
 /// One line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Line {
-    /// Its bytes, without the end of the line.
-    Whole(Bytes),
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Line<'a> {
+    /// Its bytes, without the end of the line; and how many line breaks stand within it.
+    Whole(&'a [u8], u64),
     /// It was longer than a line may be.
     TooLong,
 }
@@ -47,7 +49,7 @@ impl Split for Lines {
         self.piece = piece;
     }
 
-    fn next(&mut self) -> Option<Line> {
+    fn next(&mut self) -> Option<Line<'_>> {
         let Some(end) = memchr::memchr(b'\n', &self.piece) else {
             if !self.skipping {
                 self.rest.extend_from_slice(&self.piece);
@@ -65,21 +67,22 @@ impl Split for Lines {
             return Some(Line::TooLong);
         }
         // Most lines come whole, and are not copied.
-        let line = match self.rest.is_empty() {
+        self.line = match self.rest.is_empty() {
             true => part,
             false => {
                 self.rest.extend_from_slice(&part);
                 self.rest.split().freeze()
             }
         };
-        Some(if line.len() > LINE_MOST { Line::TooLong } else { Line::Whole(line) })
+        let too_long = self.line.len() > LINE_MOST;
+        Some(if too_long { Line::TooLong } else { Line::Whole(&self.line, 0) })
     }
 
-    fn last(self) -> Option<Line> {
+    fn last(&mut self) -> Option<Line<'_>> {
         if self.skipping {
             return Some(Line::TooLong);
         }
-        (!self.rest.is_empty()).then(|| Line::Whole(self.rest.freeze()))
+        (!self.rest.is_empty()).then_some(Line::Whole(&self.rest, 0))
     }
 }
 
@@ -87,22 +90,32 @@ impl Split for Lines {
 mod tests {
     use super::*;
 
-    fn split(pieces: &[&[u8]]) -> Vec<Line> {
+    /// The lines; none for one that is too long.
+    fn split(pieces: &[&[u8]]) -> Vec<Option<String>> {
         let mut lines = Lines::default();
         let mut found = Vec::new();
         for piece in pieces {
             lines.feed(Bytes::copy_from_slice(piece));
-            found.extend(std::iter::from_fn(|| lines.next()));
+            while let Some(line) = lines.next() {
+                found.push(told(line));
+            }
         }
-        found.extend(lines.last());
+        found.extend(lines.last().map(told));
         found
+    }
+
+    fn told(line: Line<'_>) -> Option<String> {
+        match line {
+            Line::Whole(line, 0) => Some(String::from_utf8(line.to_vec()).unwrap()),
+            Line::Whole(..) => panic!("no line break stands within a line of JSON"),
+            Line::TooLong => None,
+        }
     }
 
     #[test]
     fn lines_are_the_same_however_the_body_is_cut() {
         let body = b"one\ntwo\n\nthree";
-        let whole = |text: &'static str| Line::Whole(Bytes::from_static(text.as_bytes()));
-        let expected = [whole("one"), whole("two"), whole(""), whole("three")];
+        let expected = ["one", "two", "", "three"].map(|line| Some(line.to_string()));
         for first in 0..body.len() {
             for second in first..body.len() {
                 let pieces = [&body[..first], &body[first..second], &body[second..]];
@@ -115,9 +128,8 @@ mod tests {
     fn a_line_that_is_too_long_is_skipped_and_the_next_is_found() {
         let long = vec![b'x'; LINE_MOST / 2 + 1];
         let found = split(&[&long, &long, b"x\nnext\n", &long, &long]);
-        let next = Line::Whole(Bytes::from_static(b"next"));
-        assert_eq!(found, [Line::TooLong, next, Line::TooLong]);
+        assert_eq!(found, [None, Some("next".into()), None]);
         let at_once = [&long[..], &long, b"\n"].concat();
-        assert_eq!(split(&[&at_once]), [Line::TooLong]);
+        assert_eq!(split(&[&at_once]), [None]);
     }
 }

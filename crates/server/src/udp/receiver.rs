@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use consort_kernel::{Moment, Store, Timestamp};
-use consort_line::{Dialect, Point, Precision, lines, parse_into};
-use consort_views::{Form, Refused, Rejection, refused};
+use consort_line::{Point, Precision, lines};
+use consort_views::{Refused, Rejection, refused};
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -141,10 +141,7 @@ impl Receiver {
         }
         let received = now();
         let Receiver { entrance, socket, allow, metrics, inbox, samples, .. } = self;
-        let dialect = match entrance.stream.schema.form() {
-            Form::Line(dialect) => dialect,
-            Form::Json => Dialect::Strict,
-        };
+        let schema = &entrance.stream.schema;
         let mut point = Point::default();
         for datagram in socket.datagrams() {
             metrics.datagrams.inc();
@@ -158,14 +155,13 @@ impl Receiver {
                 continue;
             }
             for (_, line) in lines(datagram.bytes) {
-                let taken = match parse_into(&mut point, line, dialect, Precision::Nanoseconds) {
-                    Ok(false) => continue,
-                    Ok(true) => entrance.stream.schema.take_point(&point, received),
-                    Err(error) => Err(Rejection::Line(error)),
-                };
+                let taken = schema.take_line(line, &mut point, Precision::Nanoseconds, || received);
+                if matches!(taken, Ok(None)) {
+                    continue;
+                }
                 metrics.lines.inc();
                 match taken {
-                    Ok(event) => inbox.take(event),
+                    Ok(event) => event.into_iter().for_each(|event| inbox.take(event)),
                     Err(rejection) => {
                         metrics.malformed.inc();
                         entrance.metrics.rejected.inc();
