@@ -196,21 +196,31 @@ impl Scene {
         let Some(asked) = self.another_than(id) else { return false };
         self.nodes.retires(id);
         let deadline = Instant::now() + LEASE * 10;
-        let mut unclear = String::new();
-        while Instant::now() < deadline {
+        let (mut unclear, mut refused) = (String::new(), false);
+        // An earlier request, of which nobody heard, may have been taken, and the node may be gone.
+        while Instant::now() < deadline && self.nodes.has(id) {
+            refused = false;
             match operator::drain(&asked, id).await {
                 Answer::Taken => return true,
-                // An earlier request, of which nobody heard, was taken, and the node may be gone.
-                Answer::Refused if !unclear.is_empty() => return true,
-                Answer::Refused => {
-                    self.nodes.stays(id);
-                    return false;
-                }
+                // Or it was not taken, and the node is not known just now: a pause or an outage cost it its lease.
+                // Then it comes back, and can be asked again.
+                Answer::Refused => refused = true,
                 Answer::Unclear(why) => unclear = why,
+            }
+            if refused && unclear.is_empty() {
+                break;
             }
             self.tend_for(TEND_EVERY).await;
         }
-        panic!("{asked} could not be asked to retire {id} although Redis is up: {unclear}");
+        if refused && self.nodes.has(id) {
+            self.nodes.stays(id);
+            return false;
+        }
+        assert!(
+            !self.nodes.has(id),
+            "{asked} could not be asked to retire {id} although Redis is up: {unclear}"
+        );
+        true
     }
 
     /// The address of a node, other than `id`, that can be asked.

@@ -134,6 +134,11 @@ impl Nodes {
         self.node(id).doing = Doing::Drains;
     }
 
+    /// Whether there is such a node, of which it is not known that it retired.
+    pub fn has(&self, id: &str) -> bool {
+        self.nodes.contains_key(id)
+    }
+
     /// It was not asked to retire after all.
     pub fn stays(&mut self, id: &str) {
         self.node(id).doing = Doing::Runs;

@@ -92,7 +92,11 @@ impl Reader {
                 () = self.tenure.ending() => return Ok(None),
                 () = self.runtime.sleep(left.min(LOOK_EVERY)) => {}
             }
-            let more = self.log.read(&self.partition, cursor, self.batch, Duration::ZERO).await?;
+            let more = tokio::select! {
+                biased;
+                () = self.tenure.ending() => return Ok(None),
+                more = self.log.read(&self.partition, cursor, self.batch, Duration::ZERO) => more?,
+            };
             let Some(last) = more.last() else { return Ok(Some(entries)) };
             *cursor = last.cursor();
             entries.extend(more);
