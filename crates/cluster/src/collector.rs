@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::appender::{Appender, Place};
-use crate::lanes::Lanes;
+use crate::lanes::{Lanes, Last};
 use crate::runtime::Runtime;
 
 /// What one frame takes of records: below the bound of a frame, with room for its header.
@@ -248,9 +248,11 @@ async fn send(shared: Arc<Shared>, at: Partition, waiting: Arc<Mutex<Waiting>>) 
         shared.lanes.space_out(last, &*shared.runtime).await;
         let lane = shared.lanes.enter().await;
         let Some(load) = waiting.lock().load() else { return };
-        last = Some(shared.runtime.elapsed());
+        let began = shared.runtime.elapsed();
         let append = shared.appender.events(&at, load.records);
-        load.answers.tell(&lane.hold(&*shared.runtime, append).await);
+        let result = lane.hold(&*shared.runtime, append).await;
+        last = Some(Last { began, took: shared.runtime.elapsed().saturating_sub(began) });
+        load.answers.tell(&result);
     }
 }
 

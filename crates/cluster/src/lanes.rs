@@ -20,6 +20,11 @@ const LANE_FOR: Duration = Duration::from_millis(50);
 /// more of them, each with less in it. Timers go by the millisecond, so it is half of one more on average.
 const APART: Duration = Duration::from_millis(1);
 
+/// A frame that takes this long tells of a broker with much to do. Then the next one waits as long again after it,
+/// though no longer than this, and is the fuller for it: the broker has fewer of them to do.
+const LONG: Duration = Duration::from_micros(1_500);
+const REST_MOST: Duration = Duration::from_millis(2);
+
 /// The lanes of a node.
 #[derive(Clone, Debug)]
 pub struct Lanes(Kind);
@@ -53,12 +58,13 @@ impl Lanes {
         matches!(self.0, Kind::Joined)
     }
 
-    /// Waits until a partition whose last frame began at `last`, by the runtime's time, may begin another.
-    pub(crate) async fn space_out(&self, last: Option<Duration>, runtime: &dyn Runtime) {
+    /// Waits until a partition may begin another frame than its last.
+    pub(crate) async fn space_out(&self, last: Option<Last>, runtime: &dyn Runtime) {
         let (Kind::Bounded(_), Some(last)) = (&self.0, last) else { return };
-        let since = runtime.elapsed().saturating_sub(last);
-        if since < APART {
-            runtime.sleep(APART - since).await;
+        let since = runtime.elapsed().saturating_sub(last.began);
+        let apart = last.apart();
+        if since < apart {
+            runtime.sleep(apart - since).await;
         }
     }
 
@@ -67,6 +73,24 @@ impl Lanes {
         let Kind::Bounded(lanes) = &self.0 else { return Lane(None) };
         // The lanes are never closed.
         Lane(Arc::clone(lanes).acquire_owned().await.ok())
+    }
+}
+
+/// The last frame of a partition.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Last {
+    /// When it began, by the runtime's time, and how long it took.
+    pub(crate) began: Duration,
+    pub(crate) took: Duration,
+}
+
+impl Last {
+    /// How long after its beginning the next one may begin.
+    fn apart(self) -> Duration {
+        if self.took < LONG {
+            return APART;
+        }
+        self.took + self.took.min(REST_MOST)
     }
 }
 
@@ -98,6 +122,16 @@ mod tests {
 
     use futures::FutureExt as _;
     use futures::future::join_all;
+
+    #[test]
+    fn a_broker_that_takes_long_is_left_to_rest() {
+        let apart = |micros| {
+            let last = Last { began: Duration::ZERO, took: Duration::from_micros(micros) };
+            last.apart().as_micros()
+        };
+        assert_eq!([0, 900, 1_499].map(apart), [1_000; 3]);
+        assert_eq!([1_500, 1_900, 9_000].map(apart), [3_000, 3_800, 11_000]);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn no_more_are_under_way_than_there_are_lanes() {
