@@ -339,6 +339,20 @@ async fn a_load_that_has_ended_is_not_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_end_is_not_kept_waiting_by_a_batch_that_is_being_gathered() {
+    let bed = Bed::new();
+    bed.append(1, 0, &["a"]).await;
+    let (tenure, control) = Tenure::new(Role::new("worker", "s/0"), 1);
+    let worker = Worker::new(Options { linger: LINGER, ..bed.options(bed.log.clone()) }, tenure);
+    let mut reader = Reader::of(&worker);
+    reader.not_before = worker.options.runtime.elapsed() + LINGER;
+    control.end();
+    let (began, stand) = (tokio::time::Instant::now(), Stand::default());
+    assert!(reader.read(&stand).await.unwrap().is_none());
+    assert_eq!(began.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_batch_does_not_wait_for_what_trickles_in_behind_it() {
     let bed = Bed::new();
     for sequence in 0..8 {

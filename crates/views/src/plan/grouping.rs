@@ -66,10 +66,67 @@ impl Grouping {
 /// Whether two views have the same groups of the same events.
 fn alike(one: &View, other: &View) -> bool {
     let length = |view: &View| view.windows.as_ref().map(|windows| windows.length);
-    let by = |view: &View| view.by.len();
-    let pairs = one.by.iter().zip(&other.by);
+    let by = one.by.iter().map(|field| &field.expression);
     length(one) == length(other)
         && one.condition == other.condition
-        && by(one) == by(other)
-        && pairs.into_iter().all(|(one, other)| one.expression == other.expression)
+        && by.eq(other.by.iter().map(|field| &field.expression))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::expression::Expression;
+    use crate::schema::{Field, Schema, Unknown};
+    use crate::stream::Stream;
+    use crate::view::{Aggregate, GroupField};
+    use crate::window::{Late, Windows};
+
+    /// A view of a stream of two numbers.
+    fn view(by: &[&str], condition: Option<&str>, seconds: Option<u64>) -> View {
+        let fields = ["n", "m"].map(|name| Field { name: name.into(), ty: "int".parse().unwrap() });
+        let schema = Schema::new(fields.to_vec(), Unknown::Reject);
+        let expression = |text: &str| Expression::parse(text, &schema).unwrap();
+        let by =
+            by.iter().map(|text| GroupField { name: "g".into(), expression: expression(text) });
+        let windows = |seconds| Windows {
+            length: Duration::from_secs(seconds),
+            grace: Duration::from_secs(5),
+            keep: Duration::from_secs(100),
+            late: Late::Amend,
+        };
+        View {
+            name: "v".parse().unwrap(),
+            number: 7,
+            by: by.collect(),
+            aggregate: Aggregate::Count,
+            condition: condition.map(expression),
+            windows: seconds.map(windows),
+            from: Arc::new(Stream::plain("s".parse().unwrap(), schema.clone())),
+            sinks: Vec::new(),
+            routes: Vec::new(),
+            answer: None,
+        }
+    }
+
+    #[test]
+    fn views_are_alike_if_they_have_the_same_groups_of_the_same_events() {
+        let one = view(&["n", "m"], Some("n > 1"), Some(60));
+        assert!(alike(&one, &one));
+        let other_name = View { number: 8, aggregate: Aggregate::Count, ..one.clone() };
+        assert!(alike(&one, &other_name));
+        let others = [
+            view(&["n"], Some("n > 1"), Some(60)),
+            view(&["m", "n"], Some("n > 1"), Some(60)),
+            view(&["n", "m + 1"], Some("n > 1"), Some(60)),
+            view(&["n", "m"], Some("n > 2"), Some(60)),
+            view(&["n", "m"], None, Some(60)),
+            view(&["n", "m"], Some("n > 1"), Some(61)),
+            view(&["n", "m"], Some("n > 1"), None),
+        ];
+        for other in &others {
+            assert!(!alike(&one, other) && !alike(other, &one), "{other:?}");
+        }
+    }
 }
