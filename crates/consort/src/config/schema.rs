@@ -208,7 +208,7 @@ static SETTINGS: [Setting; 25] = [
         path: "engine.partitions",
         doc: &[
             "Partitions of a new stream: the most nodes that can share its work. Fixed once the stream exists.",
-            "Default: 32; on an embedded engine, which has one node, 8. With a broker, fewer make fuller frames:",
+            "Default: 32; on an embedded engine, which has one node, 4. With a broker, fewer make fuller frames:",
             "each costs RabbitMQ much the same, however many events are in it.",
         ],
         visibility: Visibility::Plain,

@@ -23,7 +23,7 @@ fn the_example_of_the_lifts_is_good() {
     let config = good(include_str!("../../../../../examples/lifts.toml"));
     assert_eq!(config.engine.url.reveal(), "embedded:./lifts-data");
     let expected = [
-        "stream 'lift_rides': 7 fields, 8 partitions, key skier, POST /skiers/{resort}/seasons/{season}/days/{day}/skiers/{skier}",
+        "stream 'lift_rides': 7 fields, 4 partitions, key skier, POST /skiers/{resort}/seasons/{season}/days/{day}/skiers/{skier}",
         "view 'skier_days': distinct(day) by skier, season",
         "view 'skier_vertical': sum(liftID * 10) by skier, season, day",
         "view 'skier_lifts': set(liftID) by skier, season, day",
