@@ -12,8 +12,9 @@ use consort_kernel::{
     AppendError, Entropy, Fault, Frame, FrameKind, Log, Partition, Producer, Records, Store,
     Timestamp,
 };
+use futures::future::join_all;
 use parking_lot::Mutex;
-use tokio::sync::Mutex as Turn;
+use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
 
 use crate::runtime::Runtime;
 use crate::store_time::StoreTime;
@@ -53,6 +54,21 @@ struct Line {
     next: u64,
 }
 
+/// The turn to append to a partition.
+type Held = OwnedMutexGuard<Option<Line>>;
+
+/// Ends a turn whose frame is settled.
+fn end(mut turn: Held, line: Line) {
+    *turn = Some(Line { next: line.next + 1, ..line });
+}
+
+impl Line {
+    /// Where the frame of that number stands.
+    fn place(self, partition: Partition, time: Timestamp) -> Place {
+        Place { partition, producer: self.producer, sequence: self.next, time }
+    }
+}
+
 impl Appender {
     /// An appender that tries for `give_up_after` to append a frame. That must be far below
     /// [`FORGET_AFTER`](crate::worker::FORGET_AFTER).
@@ -85,35 +101,66 @@ impl Appender {
         self.append(at, FrameKind::Control, records.into()).await
     }
 
+    /// Appends events to several partitions at once, as one frame each. Loads and outcomes stand in the order of
+    /// the partitions, of which none is named twice. It returns when the last frame is settled: this is for logs by
+    /// which none can be slower than the others.
+    pub async fn round(&self, loads: Vec<(Partition, Records)>) -> Vec<Result<Place, AppendError>> {
+        // Whoever takes several turns takes them in this order, so that nobody waits in a circle.
+        assert!(loads.is_sorted_by(|one, next| one.0 < next.0), "one load for each partition");
+        let mut turns = Vec::with_capacity(loads.len());
+        for (at, _) in &loads {
+            turns.push(self.turn(at).await);
+        }
+        let began = self.runtime.elapsed();
+        let time = match self.time(began).await {
+            Ok(time) => time,
+            Err(fault) => return vec![Err(AppendError::Engine(fault)); loads.len()],
+        };
+        let sent = self.runtime.elapsed();
+        let lines: Vec<Line> = turns.iter_mut().map(|turn| self.line(turn)).collect();
+        let frame = |((at, records), line): ((Partition, Records), &Line)| {
+            (at, frame(FrameKind::Events, *line, time, records))
+        };
+        let frames: Vec<(Partition, Frame)> = loads.into_iter().zip(&lines).map(frame).collect();
+        let outcomes = self.log.append_all(&frames).await;
+        let settling = frames.into_iter().zip(outcomes).zip(turns.into_iter().zip(lines));
+        join_all(settling.map(|(((at, frame), outcome), (turn, line))| async move {
+            let settled = self.settle(&at, frame, began, sent, outcome).await;
+            end(turn, line);
+            settled.map(|()| line.place(at, time))
+        }))
+        .await
+    }
+
     async fn append(
         &self,
         at: &Partition,
         kind: FrameKind,
         records: Records,
     ) -> Result<Place, AppendError> {
-        let turn = Arc::clone(self.partitions.lock().entry(at.clone()).or_default());
-        let mut turn = turn.lock().await;
-        // The line is put back when the frame is settled. If this future is dropped before, nobody knows
-        // whether the frame is still on its way, and the next one begins a new line: frames of two
-        // producers have no order to keep.
-        let line = turn.take();
-        let line =
-            line.unwrap_or_else(|| Line { producer: Producer(self.entropy.next()), next: 0 });
+        let mut turn = self.turn(at).await;
         let began = self.runtime.elapsed();
-        let result = match self.time(began).await {
-            Ok(time) => {
-                let settled = self.settle(at, frame(kind, line, time, records), began).await;
-                settled.map(|()| time)
-            }
-            Err(fault) => Err(AppendError::Engine(fault)),
-        };
-        *turn = Some(Line { next: line.next + 1, ..line });
-        result.map(|time| Place {
-            partition: at.clone(),
-            producer: line.producer,
-            sequence: line.next,
-            time,
-        })
+        let time = self.time(began).await.map_err(AppendError::Engine)?;
+        let (sent, line) = (self.runtime.elapsed(), self.line(&mut turn));
+        let frame = frame(kind, line, time, records);
+        let outcome = self.log.append(at, &frame).await;
+        let settled = self.settle(at, frame, began, sent, outcome).await;
+        end(turn, line);
+        settled.map(|()| line.place(at.clone(), time))
+    }
+
+    /// Waits for the turn to append to a partition.
+    async fn turn(&self, at: &Partition) -> Held {
+        let turn = Arc::clone(self.partitions.lock().entry(at.clone()).or_default());
+        turn.lock_owned().await
+    }
+
+    /// Takes the line of a partition, which is put back when its frame is settled ([`end`]). If that does not
+    /// happen, nobody knows whether the frame is still on its way, and the next one begins a new line: frames of
+    /// two producers have no order to keep.
+    fn line(&self, turn: &mut Held) -> Line {
+        let line = turn.take();
+        line.unwrap_or_else(|| Line { producer: Producer(self.entropy.next()), next: 0 })
     }
 
     /// The store's time, asked for again and again until it comes or the time is over.
@@ -136,7 +183,8 @@ impl Appender {
         self.runtime.elapsed().saturating_sub(began) >= self.give_up_after
     }
 
-    /// Appends `frame`, again and again until it is there for certain or the time is over.
+    /// Appends `frame`, whose first try had this outcome, again and again until it is there for certain or the time
+    /// is over. `sent` is when it was first sent.
     ///
     /// Each try says its own time, so no two are the same bytes. Otherwise a log that lost its end could
     /// hide that: the frames `a b` are read, both are lost, another takes the place of `a`, and then a late
@@ -146,12 +194,14 @@ impl Appender {
         at: &Partition,
         mut frame: Frame,
         began: Duration,
+        sent: Duration,
+        mut outcome: Result<(), AppendError>,
     ) -> Result<(), AppendError> {
-        let (first, asked) = (frame.time, self.runtime.elapsed());
+        let first = frame.time;
         let mut pause = FIRST_PAUSE;
         let mut unknown = false;
         loop {
-            let fault = match self.log.append(at, &frame).await {
+            let fault = match outcome {
                 Ok(()) => return Ok(()),
                 Err(refused @ AppendError::Refused(_)) => return Err(refused),
                 Err(AppendError::Unknown(fault)) => {
@@ -168,8 +218,9 @@ impl Appender {
             }
             self.runtime.sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
-            let since = self.runtime.elapsed().saturating_sub(asked);
+            let since = self.runtime.elapsed().saturating_sub(sent);
             frame.time = first.after(since).max(Timestamp(frame.time.0.saturating_add(1)));
+            outcome = self.log.append(at, &frame).await;
         }
     }
 }
@@ -272,6 +323,47 @@ mod tests {
         digests.sort_unstable();
         digests.dedup();
         assert_eq!(digests.len(), 4);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_round_settles_each_of_its_frames() {
+        let bed = bed();
+        let at = |index| Partition::new("s".parse().unwrap(), index);
+        bed.appender.events(&at(2), [[]]).await.unwrap();
+        // Two of the three end unknown, and are appended once more.
+        *bed.log.unknown.lock() = 2;
+        let loads = || (0..3).map(|index| (at(index), ["x"].into())).collect();
+        let first = bed.appender.round(loads()).await;
+        let second = bed.appender.round(loads()).await;
+        for (index, (first, second)) in first.iter().zip(&second).enumerate() {
+            let (first, second) = (first.as_ref().unwrap(), second.as_ref().unwrap());
+            assert_eq!(first.partition, at(index as u32));
+            assert_eq!(first.producer, second.producer);
+            let before = u64::from(index == 2);
+            assert_eq!((first.sequence, second.sequence), (before, before + 1));
+        }
+        let sequences = async |index| {
+            let all =
+                bed.log.read(&at(index), &Cursor::START, Most::default(), Duration::ZERO).await;
+            let all = all.unwrap().into_iter().map(|entry| entry.frame.sequence);
+            all.collect::<Vec<u64>>()
+        };
+        assert_eq!(sequences(0).await, [0, 0, 1]);
+        assert_eq!(sequences(1).await, [0, 0, 1]);
+        assert_eq!(sequences(2).await, [0, 1, 2]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_round_that_nobody_waits_for_ends_its_producers() {
+        let bed = bed();
+        *bed.log.silent.lock() = true;
+        let load = || vec![(bed.partition.clone(), ["x"].into())];
+        assert_eq!(bed.appender.round(load()).now_or_never(), None);
+        *bed.log.silent.lock() = false;
+        let place = bed.appender.round(load()).await.remove(0).unwrap();
+        let entries = entries(&bed).await;
+        assert_eq!(entries[1].frame.producer, place.producer);
+        assert_ne!(entries[0].frame.producer, place.producer);
     }
 
     #[tokio::test(start_paused = true)]

@@ -12,7 +12,6 @@ use std::time::Duration;
 use consort_kernel::limits::{FRAME_BYTES, RECORD_BYTES};
 use consort_kernel::{AppendError, Fault, Partition, Records, Refusal};
 use futures::FutureExt as _;
-use futures::future::join_all;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -216,7 +215,7 @@ async fn send_due(shared: Arc<Shared>) {
 /// then has few and full batches.
 async fn send_rounds(shared: &Shared) {
     loop {
-        let docks = {
+        let mut docks = {
             let mut due = shared.due.lock();
             if due.docks.is_empty() {
                 due.awaited = false;
@@ -224,19 +223,25 @@ async fn send_rounds(shared: &Shared) {
             }
             std::mem::take(&mut due.docks)
         };
-        join_all(docks.into_iter().map(|(at, waiting)| async move {
-            let Some(load) = waiting.lock().load() else { return };
-            let append = AssertUnwindSafe(shared.appender.events(&at, load.records));
-            // A panic is a defect, which must not stop the rounds of all; who waits is told that the outcome is
-            // unknown.
-            if let Ok(result) = append.catch_unwind().await {
-                load.answers.tell(&result);
+        docks.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        let (mut loads, mut sent) = (Vec::new(), Vec::new());
+        for (at, waiting) in docks {
+            if let Some(load) = { waiting.lock().load() } {
+                loads.push((at.clone(), load.records));
+                sent.push((at, waiting, load.answers));
+            }
+        }
+        // A panic is a defect, which must not stop the rounds to come; who waits is told that the outcome is unknown.
+        let round = AssertUnwindSafe(shared.appender.round(loads)).catch_unwind().await;
+        let mut results = round.unwrap_or_default().into_iter();
+        for (at, waiting, answers) in sent {
+            if let Some(result) = results.next() {
+                answers.tell(&result);
             }
             if waiting.lock().goes_on() {
                 shared.due.lock().docks.push((at, waiting));
             }
-        }))
-        .await;
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use consort_cluster::{ApartRuntime, Appender, Collector, Lanes, Runtime, TokioRuntime};
 use consort_engines::Engine;
-use consort_kernel::{Entropy, Inlet, Log, Store, SystemEntropy};
+use consort_kernel::{Entropy, Inlet, Log, Store, SystemEntropy, Turns};
 use consort_server::Resolvers;
 
 /// How long the appender tries to bring a frame into the log: longer than an engine takes to restart, and
@@ -59,8 +59,13 @@ impl Ground {
     }
 
     /// So many threads beside those that serve requests.
-    pub(crate) fn threads(&self, name: &str, count: usize) -> io::Result<Arc<dyn Runtime>> {
-        Ok(ApartRuntime::start(name, count, &self.here)?)
+    pub(crate) fn threads(
+        &self,
+        name: &str,
+        count: usize,
+        turns: Turns,
+    ) -> io::Result<Arc<dyn Runtime>> {
+        Ok(ApartRuntime::start(name, count, turns, &self.here)?)
     }
 
     /// Must be called within a tokio runtime.

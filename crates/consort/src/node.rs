@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use consort_cluster::{ClusterNode, JoinError, Left, Part, Roster, Runtime, Scale};
 use consort_engines::Engine;
-use consort_kernel::{Inlet, Poison};
+use consort_kernel::{Inlet, Poison, Turns};
 use consort_once::Once;
 use consort_server::axum::Router;
 use consort_server::feeds::Feeds;
@@ -120,8 +120,8 @@ impl Node {
         let (routes, express) = doors.routes();
         let routes = (cluster.routes().merge(routes), express);
         let probes = probes(&engine).into_iter().chain([cluster.probe()]).collect();
-        // Folding a batch takes milliseconds, in which no request should wait for its thread.
-        let roles = ground.threads("roles", cores()).map_err(StartError::Threads)?;
+        // Folding a batch takes milliseconds, in which no request should wait for its thread or its processor.
+        let roles = ground.threads("roles", cores(), Turns::Later).map_err(StartError::Threads)?;
         let http = Http::start(&config.http, probes, routes, metrics).await?;
         let computing = Computing::start(once);
 

@@ -7,6 +7,7 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use consort_cluster::Runtime;
+use consort_kernel::Turns;
 use consort_once::{Once, Options};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -22,8 +23,10 @@ const RELEASED_WITHIN: Duration = Duration::from_secs(5);
 pub(crate) fn options(config: &OnceConfig, ground: &Ground, sole: bool) -> io::Result<Options> {
     let runtime: Arc<dyn Runtime> = match config.spaces.is_empty() {
         true => Arc::clone(&ground.runtime),
-        false => ground
-            .threads("once", available_parallelism().map_or(1, |cores| cores.get().div_ceil(2)))?,
+        false => {
+            let half = available_parallelism().map_or(1, |cores| cores.get().div_ceil(2));
+            ground.threads("once", half, Turns::Usual)?
+        }
     };
     let (store, entropy) = (Arc::clone(&ground.store), Arc::clone(&ground.entropy));
     Ok(Options {

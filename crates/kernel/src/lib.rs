@@ -28,6 +28,7 @@ pub mod records;
 pub mod row;
 pub mod sketch;
 pub mod store;
+pub mod turns;
 pub mod wake;
 
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
@@ -49,4 +50,5 @@ pub use records::{Records, RecordsMut};
 pub use row::{Row, RowError};
 pub use sketch::Sketch;
 pub use store::{FeedEntry, Most, Shard, Store};
+pub use turns::Turns;
 pub use wake::{Topic, Wake, Wakes, read_or_wait};

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures::future::join_all;
 
 use crate::cursor::Cursor;
 use crate::digest::Digest;
@@ -79,6 +80,15 @@ pub trait Log: Send + Sync + fmt::Debug {
     /// frame per partition in flight, and settles it before it sends the next. It gives each try a time of
     /// its own: cursors know entries by their bytes, and two tries are two entries.
     async fn append(&self, at: &Partition, frame: &Frame) -> Result<(), AppendError>;
+
+    /// Appends several frames at once, each as by [`append`](Log::append), and each with an outcome of its own;
+    /// outcomes stand in the order of the frames. No partition is named twice.
+    ///
+    /// An engine that writes in batches puts them into one, if they are not too large for it, so that none of them
+    /// waits for two.
+    async fn append_all(&self, frames: &[(Partition, Frame)]) -> Vec<Result<(), AppendError>> {
+        join_all(frames.iter().map(|(at, frame)| self.append(at, frame))).await
+    }
 
     /// The entries from `after.next` on, in order, up to `most`; at least one if there is any. With none
     /// to read it waits up to `wait` for one, and then answers with none.

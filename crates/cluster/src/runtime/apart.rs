@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use consort_kernel::Turns;
 use futures::future::BoxFuture;
 
 use super::{Abort, Runtime, TokioRuntime};
@@ -25,10 +26,16 @@ pub struct ApartRuntime {
 
 impl ApartRuntime {
     /// Starts so many threads, which bear this name, and whose local time is that of `beside`.
-    pub fn start(name: &str, threads: usize, beside: &TokioRuntime) -> io::Result<Arc<Self>> {
+    pub fn start(
+        name: &str,
+        threads: usize,
+        turns: Turns,
+        beside: &TokioRuntime,
+    ) -> io::Result<Arc<Self>> {
         let threads = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(threads)
             .thread_name(name)
+            .on_thread_start(move || turns.wish())
             .enable_all()
             .build()?;
         let tasks = TokioRuntime { handle: threads.handle().clone(), since: beside.since };
@@ -74,7 +81,8 @@ mod tests {
 
     #[tokio::test]
     async fn work_goes_on_while_the_callers_thread_is_busy() {
-        let runtime = ApartRuntime::start("apart", 1, &TokioRuntime::current()).unwrap();
+        let runtime =
+            ApartRuntime::start("apart", 1, Turns::Usual, &TokioRuntime::current()).unwrap();
         let (done, seen) = std::sync::mpsc::channel();
         let _task = Task::spawn(&*runtime, "steps", async move {
             for _ in 0..100 {
@@ -88,7 +96,8 @@ mod tests {
 
     #[tokio::test]
     async fn both_sides_can_sleep_by_it() {
-        let runtime = ApartRuntime::start("apart", 1, &TokioRuntime::current()).unwrap();
+        let runtime =
+            ApartRuntime::start("apart", 1, Turns::Usual, &TokioRuntime::current()).unwrap();
         let (moment, minute) = (Duration::from_millis(1), Duration::from_secs(60));
         runtime.sleep(moment).await;
         assert!(runtime.elapsed() >= moment);
@@ -99,7 +108,8 @@ mod tests {
 
     #[tokio::test]
     async fn dropping_it_ends_its_tasks() {
-        let runtime = ApartRuntime::start("apart", 1, &TokioRuntime::current()).unwrap();
+        let runtime =
+            ApartRuntime::start("apart", 1, Turns::Usual, &TokioRuntime::current()).unwrap();
         let (sender, receiver) = oneshot::channel::<()>();
         let endless = async move {
             std::future::pending::<()>().await;
@@ -112,7 +122,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_last_to_let_go_of_it_may_be_a_task_of_its_own() {
-        let runtime = ApartRuntime::start("apart", 1, &TokioRuntime::current()).unwrap();
+        let runtime =
+            ApartRuntime::start("apart", 1, Turns::Usual, &TokioRuntime::current()).unwrap();
         let (held, (let_go, told)) = (Arc::clone(&runtime), oneshot::channel::<()>());
         let task = Task::spawn(&*runtime, "holds", async move {
             told.await.unwrap();
@@ -123,5 +134,26 @@ mod tests {
         // It ends, by itself or with the threads, and nothing panics.
         let ended = task.await.map_err(|ended| ended.to_string());
         assert!(ended.is_ok() || ended == Err("holds was ended".into()), "{ended:?}");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn its_threads_take_their_turns_as_was_wished() {
+        // Behind the name of the thread, the 17th is how nice it is.
+        let nice = || {
+            let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+            stat.rsplit(')').next().unwrap().split(' ').nth(17).unwrap().parse::<i32>().unwrap()
+        };
+        let usual = nice();
+        let runtime =
+            ApartRuntime::start("apart", 1, Turns::Later, &TokioRuntime::current()).unwrap();
+        let (told, seen) = oneshot::channel();
+        let _task = Task::spawn(&*runtime, "looks", async move {
+            let blocking = tokio::task::spawn_blocking(nice).await.unwrap();
+            told.send((nice(), blocking)).unwrap();
+        });
+        let (worker, blocking) = seen.await.unwrap();
+        assert!(worker > usual, "{worker} beside {usual}");
+        assert_eq!(blocking, worker, "a thread for what blocks is no nicer than that which asked");
     }
 }

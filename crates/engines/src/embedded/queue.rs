@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use consort_kernel::{Commit, CommitError, Committed, Fault, Lane, Partition, Shard, Topic};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
@@ -24,13 +23,8 @@ const REQUEST_KIB: u32 = 1;
 /// One thing for the writer to do.
 #[derive(Debug)]
 pub(super) enum Job {
-    /// A frame, as it is stored, for the end of a partition. A fault in the reply leaves the outcome unknown.
-    Append {
-        prefix: Vec<u8>,
-        topic: Topic,
-        value: fjall::Slice,
-        reply: oneshot::Sender<Result<(), Fault>>,
-    },
+    /// Frames that go into one batch. A fault in the reply leaves their outcome unknown.
+    Append { frames: Vec<StoredFrame>, reply: oneshot::Sender<Result<(), Fault>> },
     /// A validated commit.
     Commit { shard: Shard, commit: Commit, reply: oneshot::Sender<Result<Committed, CommitError>> },
     /// Letting go of the entries of a partition or feed below a number.
@@ -39,16 +33,27 @@ pub(super) enum Job {
     Piece(Piece),
 }
 
+/// A frame, as it is stored, for the end of a partition.
+#[derive(Debug)]
+pub(super) struct StoredFrame {
+    pub(super) prefix: Vec<u8>,
+    pub(super) topic: Topic,
+    pub(super) value: fjall::Slice,
+}
+
+impl StoredFrame {
+    /// An encoded frame of `at`. It is made where callers are many: the writer is one.
+    pub(super) fn new(at: &Partition, frame: &[u8]) -> Self {
+        let (prefix, value) = (rows::partition(at), rows::frame_value(frame).into());
+        StoredFrame { prefix, topic: Topic::partition(at), value }
+    }
+}
+
 impl Job {
-    /// The append of an encoded frame.
-    pub(super) fn append(
-        at: &Partition,
-        frame: Bytes,
-    ) -> (Self, oneshot::Receiver<Result<(), Fault>>) {
+    /// The append of frames.
+    pub(super) fn append(frames: Vec<StoredFrame>) -> (Self, oneshot::Receiver<Result<(), Fault>>) {
         let (reply, answer) = oneshot::channel();
-        // Made here, where callers are many: the writer is one.
-        let (prefix, value) = (rows::partition(at), rows::frame_value(&frame).into());
-        (Job::Append { prefix, topic: Topic::partition(at), value, reply }, answer)
+        (Job::Append { frames, reply }, answer)
     }
 
     /// Work that goes before all bulk commits.

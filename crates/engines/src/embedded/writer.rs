@@ -5,7 +5,7 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use consort_kernel::{Clock, CommitError, Committed, Fault, Poison, Topic, Wakes};
+use consort_kernel::{Clock, CommitError, Committed, Fault, Poison, Topic, Turns, Wakes};
 use fjall::PersistMode;
 use tokio::sync::oneshot;
 
@@ -29,7 +29,7 @@ const SWEEP_EVERY: Duration = Duration::from_millis(250);
 
 /// What is to be told when the batch is written.
 enum Reply {
-    Append(oneshot::Sender<Result<(), Fault>>, Topic),
+    Append(oneshot::Sender<Result<(), Fault>>, Vec<Topic>),
     Commit(
         oneshot::Sender<Result<Committed, CommitError>>,
         Result<Committed, CommitError>,
@@ -92,6 +92,8 @@ impl Writer {
     }
 
     fn run(mut self, queue: &Arc<Queue>) {
+        // Whoever appends waits for it, and it works for moments between two waits for the disk.
+        Turns::Short.wish();
         let _guard = Guard { queue: queue.clone(), poison: self.poison.clone() };
         let mut swept = Instant::now();
         let mut more = false;
@@ -184,9 +186,9 @@ impl Writer {
     fn confirm(&self, reply: Reply) {
         // A caller that no longer waits for its answer has lost nothing.
         match reply {
-            Reply::Append(reply, topic) => {
+            Reply::Append(reply, topics) => {
                 let _ = reply.send(Ok(()));
-                self.wakes.wake(topic);
+                topics.into_iter().for_each(|topic| self.wakes.wake(topic));
             }
             Reply::Commit(reply, answer, topics) => {
                 let applied = answer.is_ok();
@@ -205,9 +207,11 @@ impl Writer {
 /// Folds one job into the batch.
 fn fold(batch: &mut Batch<'_>, job: Job, replies: &mut Vec<Reply>) -> fjall::Result<()> {
     match job {
-        Job::Append { prefix, topic, value, reply } => {
-            replies.push(Reply::Append(reply, topic));
-            batch.append(true, &prefix, value)
+        Job::Append { frames, reply } => {
+            let topics = frames.iter().map(|frame| frame.topic).collect();
+            replies.push(Reply::Append(reply, topics));
+            let mut frames = frames.into_iter();
+            frames.try_for_each(|frame| batch.append(true, &frame.prefix, frame.value))
         }
         Job::Commit { shard, commit, reply } => {
             let topics = commit.topics(shard);
@@ -244,6 +248,7 @@ fn deny(reply: Reply, reason: &str) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::queue::StoredFrame;
     use super::*;
     use consort_kernel::{Commit, Name, Partition, Shard, SystemClock};
 
@@ -261,7 +266,8 @@ mod tests {
         let frame = bytes::Bytes::from(vec![0; 4 * 1024 * 1024]);
         let push = |job, size| futures::executor::block_on(queue.push(job, size));
         for _ in 0..4 {
-            assert!(push(Job::append(&at, frame.clone()).0, frame.len()));
+            let stored = vec![StoredFrame::new(&at, &frame)];
+            assert!(push(Job::append(stored).0, frame.len()));
         }
         let (reply, mut answer) = oneshot::channel();
         assert!(push(Job::Commit { shard: Shard(0), commit: Commit::default(), reply }, 0));

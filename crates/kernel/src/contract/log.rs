@@ -119,6 +119,33 @@ pub async fn overlapping_appends_all_land_once(harness: &dyn LogHarness) {
     }
 }
 
+pub async fn frames_appended_together_all_land_but_those_refused(harness: &dyn LogHarness) {
+    let log = harness.log();
+    let large = |bytes| {
+        let records = vec![Bytes::from(vec![7; bytes])].into();
+        Frame { records, ..frame(1, 0) }
+    };
+    // Together they are more than an engine may want to write at once.
+    let sizes = [1, RECORD_BYTES, RECORD_BYTES + 1, RECORD_BYTES, 0, RECORD_BYTES];
+    let at = |n: usize| partition("together", n as u32);
+    let frames: Vec<(Partition, Frame)> =
+        sizes.iter().enumerate().map(|(n, bytes)| (at(n), large(*bytes))).collect();
+    let outcomes = log.append_all(&frames).await;
+    assert_eq!(outcomes.len(), frames.len());
+    for (n, outcome) in outcomes.iter().enumerate() {
+        let read = log.read(&at(n), &Cursor::START, Most::default(), NO_WAIT).await.expect("read");
+        let read: Vec<&Frame> = read.iter().map(|entry| &entry.frame).collect();
+        if sizes[n] > RECORD_BYTES {
+            assert!(matches!(outcome, Err(AppendError::Refused(_))), "{outcome:?}");
+            assert!(read.is_empty());
+        } else {
+            assert_eq!(*outcome, Ok(()));
+            assert!(read == [&frames[n].1], "the frame of partition {n}");
+        }
+    }
+    assert_eq!(log.append_all(&[]).await, []);
+}
+
 pub async fn a_reader_goes_on_behind_its_cursor(harness: &dyn LogHarness) {
     let (log, at) = (harness.log(), partition("resume", 0));
     append_all(&log, &at, (0..10).map(|n| frame(1, n))).await;

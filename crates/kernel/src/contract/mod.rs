@@ -68,6 +68,7 @@ macro_rules! log_suite {
             an_empty_partition_reads_as_nothing
             a_repeat_after_an_unknown_outcome_is_there_twice_in_order
             overlapping_appends_all_land_once
+            frames_appended_together_all_land_but_those_refused
             a_reader_goes_on_behind_its_cursor
             a_read_is_bounded_and_brings_at_least_one
             a_waiting_read_returns_when_a_frame_arrives
