@@ -1,9 +1,11 @@
 //! The collector: group commit for the door. What arrives while a frame is on its way goes into the next
-//! one, so that one fsync or one confirm acknowledges many requests.
+//! one, so that one fsync or one confirm acknowledges many requests. `sending.rs` says when frames set out.
+
+mod muster;
+mod sending;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -11,13 +13,14 @@ use std::time::Duration;
 
 use consort_kernel::limits::{FRAME_BYTES, RECORD_BYTES};
 use consort_kernel::{AppendError, Fault, Partition, Records, Refusal};
-use futures::FutureExt as _;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::appender::{Appender, Place};
-use crate::lanes::{Lanes, Last};
+use crate::lanes::Lanes;
 use crate::runtime::Runtime;
+use muster::Muster;
+use sending::begin;
 
 /// What one frame takes of records: below the bound of a frame, with room for its header.
 const FRAME_ROOM: usize = FRAME_BYTES - 1024;
@@ -41,6 +44,8 @@ struct Shared {
     lanes: Lanes,
     docks: Mutex<BTreeMap<Partition, Arc<Mutex<Waiting>>>>,
     due: Mutex<Due>,
+    /// Where there are [few lanes](Lanes::Few).
+    muster: Option<Muster>,
 }
 
 /// Partitions whose first record has come. One task, with one timer, begins for all of them: one for each
@@ -77,6 +82,10 @@ struct Load {
 struct Answers(Vec<oneshot::Sender<Result<Place, AppendError>>>);
 
 impl Answers {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
     fn tell(self, result: &Result<Place, AppendError>) {
         for answer in self.0 {
             // Whoever went away does not want to know.
@@ -94,7 +103,8 @@ impl Collector {
         lanes: Lanes,
     ) -> Self {
         let (docks, due) = (Mutex::default(), Mutex::default());
-        Collector(Arc::new(Shared { appender, runtime, linger, lanes, docks, due }))
+        let muster = matches!(lanes, Lanes::Few(_)).then(Muster::default);
+        Collector(Arc::new(Shared { appender, runtime, linger, lanes, docks, due, muster }))
     }
 
     /// The dock of one partition, for whoever has records for it again and again.
@@ -146,17 +156,14 @@ impl Dock {
             }
             waiting.bytes += bytes;
             waiting.submissions.push(Submission { records, bytes, answer });
+            if let Some(muster) = &self.shared.muster {
+                muster.arrived();
+            }
             if std::mem::replace(&mut waiting.sending, true) {
                 return Ok(Appending(answered));
             }
         }
-        let mut due = self.shared.due.lock();
-        due.docks.push((self.at.clone(), Arc::clone(&self.waiting)));
-        if !std::mem::replace(&mut due.awaited, true) {
-            let shared = Arc::clone(&self.shared);
-            // It ends by itself.
-            drop(self.shared.runtime.start("collector", send_due(shared).boxed()));
-        }
+        begin(&self.shared, self.at.clone(), Arc::clone(&self.waiting));
         Ok(Appending(answered))
     }
 }
@@ -186,78 +193,6 @@ impl Future for Appending {
 impl fmt::Debug for Collector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Collector").finish_non_exhaustive()
-    }
-}
-
-/// After a moment, begins to send for all partitions that are due.
-async fn send_due(shared: Arc<Shared>) {
-    if shared.lanes.are_joined() {
-        // Who is ready to submit does so first. A pause would be as long as several rounds.
-        tokio::task::yield_now().await;
-        return send_rounds(&shared).await;
-    }
-    if !shared.linger.is_zero() {
-        shared.runtime.sleep(shared.linger).await;
-    }
-    let docks = {
-        let mut due = shared.due.lock();
-        due.awaited = false;
-        std::mem::take(&mut due.docks)
-    };
-    for (at, waiting) in docks {
-        let sending = send(Arc::clone(&shared), at, waiting);
-        // It ends by itself when nothing waits any more.
-        drop(shared.runtime.start("collector", sending.boxed()));
-    }
-}
-
-/// Sends frames until nothing waits, those of all partitions at once: a log that writes them in one batch
-/// then has few and full batches.
-async fn send_rounds(shared: &Shared) {
-    loop {
-        let mut docks = {
-            let mut due = shared.due.lock();
-            if due.docks.is_empty() {
-                due.awaited = false;
-                return;
-            }
-            std::mem::take(&mut due.docks)
-        };
-        docks.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        let (mut loads, mut sent) = (Vec::new(), Vec::new());
-        for (at, waiting) in docks {
-            if let Some(load) = { waiting.lock().load() } {
-                loads.push((at.clone(), load.records));
-                sent.push((at, waiting, load.answers));
-            }
-        }
-        // A panic is a defect, which must not stop the rounds to come; who waits is told that the outcome is unknown.
-        let round = AssertUnwindSafe(shared.appender.round(loads)).catch_unwind().await;
-        let mut results = round.unwrap_or_default().into_iter();
-        for (at, waiting, answers) in sent {
-            if let Some(result) = results.next() {
-                answers.tell(&result);
-            }
-            if waiting.lock().goes_on() {
-                shared.due.lock().docks.push((at, waiting));
-            }
-        }
-    }
-}
-
-/// Sends frames until nothing waits.
-async fn send(shared: Arc<Shared>, at: Partition, waiting: Arc<Mutex<Waiting>>) {
-    let mut last = None;
-    loop {
-        // What comes while a frame waits goes with it.
-        shared.lanes.space_out(last, &*shared.runtime).await;
-        let lane = shared.lanes.enter().await;
-        let Some(load) = waiting.lock().load() else { return };
-        let began = shared.runtime.elapsed();
-        let append = shared.appender.events(&at, load.records);
-        let result = lane.hold(&*shared.runtime, append).await;
-        last = Some(Last { began, took: shared.runtime.elapsed().saturating_sub(began) });
-        load.answers.tell(&result);
     }
 }
 

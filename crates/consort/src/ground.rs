@@ -84,9 +84,9 @@ impl Ground {
         let resolvers = Resolvers::default();
         let appender = Arc::new(appender);
         let lanes = match engine.lanes {
-            Some(count) => Lanes::of(count),
-            None if engine.sole => Lanes::joined(),
-            None => Lanes::unbounded(),
+            Some(count) => Lanes::Few(count),
+            None if engine.sole => Lanes::Joined,
+            None => Lanes::Unbounded,
         };
         let collector =
             Collector::new(Arc::clone(&appender), Arc::clone(&runtime), COLLECT_FOR, lanes);

@@ -62,8 +62,8 @@ pub struct Engine {
     pub report: Vec<String>,
 }
 
-/// A frame keeps RabbitMQ busy for some 0.5 to 1 ms of the processor's time, whatever it holds: with more of
-/// them at once they are smaller, and no more records come in.
+/// Frames of a round. One keeps RabbitMQ busy for some 0.5 to 1 ms of the processor's time, whatever it holds: with
+/// more of them at once they are smaller, and no more records come in.
 const BROKER_LANES: usize = 4;
 
 /// Why an engine cannot be opened. No message holds a secret.

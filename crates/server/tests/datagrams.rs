@@ -81,7 +81,7 @@ async fn a_log_that_takes_nothing_costs_bounded_memory() {
     let streams = Streams::new(Options {
         definitions: &Definitions { streams: vec![stream()], views: Vec::new() },
         gates: BTreeMap::new(),
-        collector: Collector::new(Arc::new(appender), runtime, millisecond, Lanes::unbounded()),
+        collector: Collector::new(Arc::new(appender), runtime, millisecond, Lanes::Unbounded),
         entropy,
         metrics: &mut metrics,
     });

@@ -124,7 +124,7 @@ pub(super) fn options(world: &World, node: u32, rules: Rules) -> (Options, Line)
     ));
     let linger = Duration::from_millis(1);
     let collector =
-        Collector::new(Arc::clone(&appender), Arc::clone(&runtime), linger, Lanes::unbounded());
+        Collector::new(Arc::clone(&appender), Arc::clone(&runtime), linger, Lanes::Unbounded);
     let line = Line { runtime: own, appender: Arc::clone(&appender) };
     let inlets = BTreeMap::new();
     (Options { log, store, runtime, entropy, appender, collector, inlets, rules }, line)

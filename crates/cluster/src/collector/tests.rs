@@ -6,7 +6,9 @@ use bytes::Bytes;
 use consort_kernel::{
     Cursor, Frame, Log, LogEntry, ManualClock, Most, ReadError, SeededEntropy, Timestamp, memory,
 };
+use futures::FutureExt as _;
 use futures::future::join_all;
+use tokio::sync::Semaphore;
 
 struct Bed {
     log: Arc<dyn Log>,
@@ -15,7 +17,7 @@ struct Bed {
 }
 
 fn bed() -> Bed {
-    bed_with(Lanes::unbounded())
+    bed_with(Lanes::Unbounded)
 }
 
 fn bed_with(lanes: Lanes) -> Bed {
@@ -57,7 +59,7 @@ async fn what_comes_together_is_one_frame_in_its_order() {
 
 #[tokio::test(start_paused = true)]
 async fn frames_stay_within_their_bound_and_nothing_is_left_behind() {
-    for lanes in [Lanes::unbounded(), Lanes::joined(), Lanes::of(1)] {
+    for lanes in [Lanes::Unbounded, Lanes::Joined, Lanes::Few(1)] {
         let bed = bed_with(lanes);
         let record = Bytes::from(vec![0; 1 << 20]);
         let submissions = (0..10).map(|_| bed.collector.submit(&bed.at, vec![record.clone()]));
@@ -70,12 +72,41 @@ async fn frames_stay_within_their_bound_and_nothing_is_left_behind() {
 /// The partition whose appends panic.
 const DEFECT: u32 = 9;
 
-/// A log that takes frames one round at a time, when it is told to.
+/// The partition whose appends wait to be let go by themselves.
+const STUCK: u32 = 8;
+
+/// A log that takes frames when it is told to.
 #[derive(Debug)]
 struct Held {
     log: memory::MemoryLog,
     begun: Mutex<Vec<(u32, usize)>>,
-    go: tokio::sync::Semaphore,
+    go: Semaphore,
+    unstuck: Semaphore,
+}
+
+struct Bench {
+    log: Arc<Held>,
+    collector: Collector,
+}
+
+fn bench(lanes: Lanes) -> Bench {
+    let (log, store) = memory::open(1, Arc::new(ManualClock::at(Timestamp(1_000))));
+    let (go, unstuck) = (Semaphore::new(0), Semaphore::new(0));
+    let log = Arc::new(Held { log, begun: Mutex::default(), go, unstuck });
+    let runtime = TokioRuntime::current();
+    let (entropy, give_up) = (Arc::new(SeededEntropy::new(7)), Duration::from_secs(1));
+    let appender = Appender::new(log.clone(), Arc::new(store), runtime.clone(), entropy, give_up);
+    let collector = Collector::new(Arc::new(appender), runtime, Duration::ZERO, lanes);
+    Bench { log, collector }
+}
+
+fn partition(index: u32) -> Partition {
+    Partition::new("s".parse().unwrap(), index)
+}
+
+/// So that what can begin has begun.
+async fn moment() {
+    tokio::time::sleep(Duration::from_millis(4)).await;
 }
 
 #[async_trait::async_trait]
@@ -83,7 +114,8 @@ impl Log for Held {
     async fn append(&self, at: &Partition, frame: &Frame) -> Result<(), AppendError> {
         assert_ne!(at.index, DEFECT, "on purpose");
         self.begun.lock().push((at.index, frame.records.len()));
-        self.go.acquire().await.unwrap().forget();
+        let go = if at.index == STUCK { &self.unstuck } else { &self.go };
+        go.acquire().await.unwrap().forget();
         self.log.append(at, frame).await
     }
 
@@ -112,15 +144,8 @@ impl Log for Held {
 
 #[tokio::test(start_paused = true)]
 async fn joined_frames_of_all_partitions_go_in_rounds() {
-    let (log, store) = memory::open(1, Arc::new(ManualClock::at(Timestamp(1_000))));
-    let (begun, go) = (Mutex::default(), tokio::sync::Semaphore::new(0));
-    let (log, runtime) = (Arc::new(Held { log, begun, go }), TokioRuntime::current());
-    let (entropy, give_up) = (Arc::new(SeededEntropy::new(7)), Duration::from_secs(1));
-    let appender = Appender::new(log.clone(), Arc::new(store), runtime.clone(), entropy, give_up);
-    let collector = Collector::new(Arc::new(appender), runtime, Duration::ZERO, Lanes::joined());
-    let dock = |index| collector.dock(&Partition::new("s".parse().unwrap(), index));
-    let enqueue = |index| dock(index).enqueue(["x"].into()).unwrap();
-    let moment = || tokio::time::sleep(Duration::from_millis(1));
+    let Bench { log, collector } = bench(Lanes::Joined);
+    let enqueue = |index| collector.enqueue(&partition(index), ["x"].into()).unwrap();
 
     let first: Vec<Appending> = [0, 1, 1, 2].map(enqueue).into();
     moment().await;
@@ -157,33 +182,69 @@ async fn more_than_may_wait_is_refused_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn frames_fill_while_they_wait_for_a_lane() {
-    let lanes = Lanes::of(1);
-    let (bed, busy) = (bed_with(lanes.clone()), lanes.enter().await);
-    let early = bed.collector.enqueue(&bed.at, ["early"].into()).unwrap();
-    tokio::time::sleep(Duration::from_millis(20)).await;
-    let late = bed.collector.enqueue(&bed.at, ["late"].into()).unwrap();
-    assert!(frames(&bed).await.is_empty());
-    drop(busy);
-    assert_eq!(early.await.unwrap(), late.await.unwrap());
-    assert_eq!(frames(&bed).await, [Records::from(["early", "late"])]);
+async fn rounds_of_few_lanes_take_those_that_have_waited_longest() {
+    let Bench { log, collector } = bench(Lanes::Few(2));
+    let enqueue = |index| collector.enqueue(&partition(index), ["x"].into()).unwrap();
+    let all: Vec<Appending> = [5, 3, 4, 5, 3].map(enqueue).into();
+    moment().await;
+    assert_eq!(*log.begun.lock(), [(5, 2), (3, 2)]);
+    let late = enqueue(5);
+    log.go.add_permits(2);
+    moment().await;
+    assert_eq!(log.begun.lock()[2..], [(4, 1), (5, 1)]);
+    log.go.add_permits(2);
+    assert!(join_all(all.into_iter().chain([late])).await.iter().all(Result::is_ok));
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_lanes_a_partitions_frames_begin_apart_and_fill_meanwhile() {
-    for (lanes, expected) in [(Lanes::unbounded(), vec![1, 1, 1]), (Lanes::of(4), vec![1, 2])] {
-        let bed = bed_of(lanes, Duration::ZERO);
-        let submit = || bed.collector.submit(&bed.at, vec![Bytes::new()]);
-        submit().await.unwrap();
-        let later = async {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-            submit().await
-        };
-        let (second, third) = tokio::join!(submit(), later);
-        assert!(second.is_ok() && third.is_ok());
-        let sizes: Vec<usize> = frames(&bed).await.iter().map(Records::len).collect();
-        assert_eq!(sizes, expected);
+async fn a_round_waits_for_those_who_were_answered_and_its_frames_are_full() {
+    let Bench { log, collector } = bench(Lanes::Few(2));
+    log.go.add_permits(1_000);
+    // Ten clients, each of which posts again as soon as it is answered, to one partition or the other.
+    let client = |number: u32| {
+        let collector = collector.clone();
+        async move {
+            for turn in 0..20 {
+                tokio::time::sleep(Duration::from_micros(10)).await;
+                collector.submit(&partition((number + turn) % 2), ["x"]).await.unwrap();
+            }
+        }
+    };
+    join_all((0..10).map(client)).await;
+    let begun = log.begun.lock().clone();
+    assert_eq!(begun.iter().map(|(_, records)| records).sum::<usize>(), 200);
+    // Two frames a round if all are waited for; with whoever came first there would be far more.
+    assert!(begun.len() <= 50, "{} frames", begun.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_partition_that_is_stuck_does_not_hold_up_the_others() {
+    let Bench { log, collector } = bench(Lanes::Few(2));
+    let enqueue = |index| collector.enqueue(&partition(index), ["x"].into()).unwrap();
+    let (stuck, other) = (enqueue(STUCK), enqueue(1));
+    log.go.add_permits(10);
+    assert!(other.await.is_ok());
+    let behind = enqueue(STUCK);
+    for _ in 0..5 {
+        assert!(enqueue(1).await.is_ok());
     }
+    // It had not begun a second frame, and goes on when it can.
+    let of_stuck = |log: &Held| log.begun.lock().iter().filter(|(at, _)| *at == STUCK).count();
+    assert_eq!(of_stuck(&log), 1);
+    log.unstuck.add_permits(2);
+    assert!(stuck.await.is_ok() && behind.await.is_ok());
+    assert_eq!(of_stuck(&log), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_a_round_of_few_lanes_is_told_and_stops_no_other() {
+    let Bench { log, collector } = bench(Lanes::Few(2));
+    let enqueue = |index| collector.enqueue(&partition(index), ["x"].into()).unwrap();
+    log.go.add_permits(10);
+    let (panicked, other) = (enqueue(DEFECT), enqueue(1));
+    assert!(matches!(panicked.await, Err(AppendError::Unknown(_))));
+    assert!(other.await.is_ok());
+    assert!(enqueue(1).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]

@@ -40,6 +40,9 @@ pub(super) struct Reader {
     runtime: Arc<dyn Runtime>,
     tenure: Tenure,
     vouch: bool,
+    /// Whether the last look found nothing: then there is nothing to add to the batch, and a broker would be waited
+    /// for in vain.
+    all_there: bool,
 }
 
 impl Reader {
@@ -55,6 +58,7 @@ impl Reader {
             runtime: Arc::clone(&options.runtime),
             tenure: worker.tenure.clone(),
             vouch: worker.checks_digests(),
+            all_there: false,
         }
     }
 
@@ -72,7 +76,7 @@ impl Reader {
                 entries = self.log.read(&self.partition, &cursor, self.batch, self.wait) => entries?,
             };
         }
-        if self.gathers {
+        if self.gathers && !self.all_there {
             self.gather(&mut entries).await;
         }
         Ok(Some(entries))
@@ -82,6 +86,7 @@ impl Reader {
     /// end.
     async fn linger(&mut self, cursor: &mut Cursor) -> Result<Option<Vec<LogEntry>>, Setback> {
         let mut entries: Vec<LogEntry> = Vec::new();
+        self.all_there = false;
         loop {
             let left = self.not_before.saturating_sub(self.runtime.elapsed());
             if left.is_zero() || self.batch.reached(entries.len(), bytes_of(&entries)) {
@@ -97,7 +102,10 @@ impl Reader {
                 () = self.tenure.ending() => return Ok(None),
                 more = self.log.read(&self.partition, cursor, self.batch, Duration::ZERO) => more?,
             };
-            let Some(last) = more.last() else { return Ok(Some(entries)) };
+            let Some(last) = more.last() else {
+                self.all_there = !entries.is_empty();
+                return Ok(Some(entries));
+            };
             *cursor = last.cursor();
             entries.extend(more);
         }

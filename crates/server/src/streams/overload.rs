@@ -52,7 +52,7 @@ fn bed() -> Bed {
     let streams = Streams::new(Options {
         definitions: &definitions,
         gates: BTreeMap::from([("events".into(), GateKind::Adaptive)]),
-        collector: Collector::new(Arc::new(appender), runtime, linger, Lanes::unbounded()),
+        collector: Collector::new(Arc::new(appender), runtime, linger, Lanes::Unbounded),
         entropy,
         metrics: &mut Metrics::new("0"),
     });

@@ -65,7 +65,7 @@ async fn server_on(log: Arc<dyn Log>, ways: Ways, options: Options) -> Running {
     let streams = Streams::new(streams::Options {
         definitions: &Definitions { streams, views: Vec::new() },
         gates: BTreeMap::new(),
-        collector: Collector::new(Arc::new(appender), runtime, Duration::ZERO, Lanes::joined()),
+        collector: Collector::new(Arc::new(appender), runtime, Duration::ZERO, Lanes::Joined),
         entropy,
         metrics: &mut metrics,
     });

@@ -38,7 +38,7 @@ fn door() -> Router {
             Arc::new(appender),
             runtime,
             Duration::from_millis(1),
-            Lanes::unbounded(),
+            Lanes::Unbounded,
         ),
         entropy,
         metrics: &mut Metrics::new("0"),
