@@ -64,6 +64,10 @@ impl Worker {
                 self.shown.lock().clone_from(planner.sheet.shown());
             }
             self.commit_step(loaded, step).await?;
+            // A batch can take seconds, and gates go by how far behind it is meanwhile.
+            if let Some(next) = planner.next_frame() {
+                self.tell_behind(Some(next), known);
+            }
         }
         let (stand, records) = (planner.stand, planner.progress.records);
         if planner.progress.repeats > 0 {

@@ -296,12 +296,17 @@ impl Worker {
         Ok(next)
     }
 
-    /// Tells how far behind it is with `entries` in hand, which may have come since the store's time was
-    /// asked for.
+    /// Has `entries` in hand now.
     fn take_up(&mut self, entries: &[LogEntry], known: (Timestamp, Duration)) {
-        let (now, at) = known;
         self.store_time = Some(known);
-        let first = entries.first().map(|first| first.frame.time);
+        self.tell_behind(entries.first(), known);
+    }
+
+    /// Tells how far behind it is when this is the first that is not applied. It may have come since the store's
+    /// time was asked for.
+    fn tell_behind(&self, first: Option<&LogEntry>, known: (Timestamp, Duration)) {
+        let (now, at) = known;
+        let first = first.map(|first| first.frame.time);
         self.tenure.say(|gauge| {
             gauge.lag = Some(first.map(|time| now.since(time)).unwrap_or_default());
             gauge.in_hand_since = first.map(|time| at + time.since(now));

@@ -70,6 +70,11 @@ impl Planner<'_> {
         (!last.shards.is_empty()).then_some(last)
     }
 
+    /// The first frame that is not planned to its end.
+    pub(super) fn next_frame(&self) -> Option<&LogEntry> {
+        self.entries.get(self.progress.frame)
+    }
+
     fn step(&mut self, end: Mark) -> Step {
         Step { shards: self.sheet.take(end.position()), end }
     }

@@ -10,7 +10,8 @@ use consort_kernel::{Commit, Key, Log, Operation, Shard, Store, Timestamp, shard
 
 use super::*;
 use crate::role::Role;
-use bed::{Bed, SHARDS, Sparing, Tally, Unreadable, awaited};
+use crate::runtime::{Task, TokioRuntime};
+use bed::{Bed, Large, Running, SHARDS, Sparing, Tally, Unreadable, awaited};
 
 #[tokio::test(start_paused = true)]
 async fn frames_are_folded_in_order_and_repeats_dropped() {
@@ -373,4 +374,21 @@ async fn a_batch_does_not_wait_for_what_trickles_in_behind_it() {
         () = trickle => unreachable!("it has no end"),
     };
     assert_eq!(entries.len(), 9, "one more look, and no second");
+}
+
+#[tokio::test(start_paused = true)]
+async fn how_far_behind_it_is_is_told_while_a_large_batch_is_applied() {
+    let bed = Bed::new();
+    for sequence in 0..3 {
+        bed.append(1, sequence, &["a", "b"]).await;
+        bed.clock.advance(Duration::from_secs(10));
+    }
+    let (tenure, control) = Tenure::new(Role::new("worker", "s/0"), 1);
+    let plan = Arc::new(Large { gauges: control.gauges(), seen: Default::default() });
+    let options = Options { plan: plan.clone(), ..bed.options(bed.log.clone()) };
+    let task = Task::spawn(&*TokioRuntime::current(), "worker", run(options, tenure));
+    bed.applied(3).await;
+    let told = plan.seen.lock().clone();
+    assert_eq!(told, [30, 30, 20, 20, 10, 10].map(|seconds| Some(Duration::from_secs(seconds))));
+    Running { control, task }.drain().await;
 }

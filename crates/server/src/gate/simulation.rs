@@ -54,14 +54,16 @@ struct Stream {
     paused: Vec<Duration>,
     /// When each post in the log's queue entered.
     in_flight: VecDeque<Duration>,
-    /// When each post of which records wait was appended, and how many do.
-    unapplied: VecDeque<(Duration, u64)>,
+    /// When each post of which records wait was appended, and how many do, by partition.
+    unapplied: Vec<VecDeque<(Duration, u64)>>,
     /// All of those records.
     backlog: u64,
+    /// The partition that is favoured by the store, and until when.
+    favoured: (usize, Duration),
 }
 
 impl Stream {
-    fn new(gate: bool, seed: u64, report_each: Duration) -> Stream {
+    fn new(gate: bool, seed: u64, report_each: Duration, partitions: usize) -> Stream {
         Stream {
             gate: gate.then(Adaptive::new),
             entropy: SeededEntropy::new(seed),
@@ -70,8 +72,9 @@ impl Stream {
             rest: [0.0; 3],
             paused: Vec::new(),
             in_flight: VecDeque::new(),
-            unapplied: VecDeque::new(),
+            unapplied: vec![VecDeque::new(); partitions],
             backlog: 0,
+            favoured: (0, Duration::ZERO),
         }
     }
 
@@ -83,7 +86,8 @@ impl Stream {
             self.offer(load, &mut seen);
             self.append(load, &mut seen);
             self.apply(load, &mut seen);
-            let lag = self.unapplied.front().map_or(Duration::ZERO, |(at, _)| self.now - *at);
+            let oldest = self.unapplied.iter().filter_map(|posts| Some(posts.front()?.0)).min();
+            let lag = oldest.map_or(Duration::ZERO, |at| self.now - at);
             if let Some(gate) = &mut self.gate
                 && self.now.as_millis().is_multiple_of(self.report_each.as_millis())
             {
@@ -129,7 +133,8 @@ impl Stream {
             let took = self.now - entered;
             seen.latency_most = seen.latency_most.max(took);
             seen.appended += RECORDS;
-            self.unapplied.push_back((self.now, RECORDS));
+            let partition = self.entropy.next() as usize % self.unapplied.len();
+            self.unapplied[partition].push_back((self.now, RECORDS));
             self.backlog += RECORDS;
             if let Some(gate) = &mut self.gate {
                 gate.done(self.now, took, RECORDS, self.in_flight.len() + 1);
@@ -137,18 +142,28 @@ impl Stream {
         }
     }
 
+    /// One partition after the other is favoured: workers of several do not come on evenly.
     fn apply(&mut self, load: Load, seen: &mut Seen) {
+        let partitions = self.unapplied.len();
+        if self.now >= self.favoured.1 {
+            let (next, stays) = (self.entropy.next() as usize, self.entropy.next() % 2000);
+            self.favoured = (next % partitions, self.now + Duration::from_millis(500 + stays));
+        }
         let mut room = self.whole(2, load.applies as f64);
-        while let Some((_, records)) = self.unapplied.front_mut() {
-            let applied = room.min(*records);
-            *records -= applied;
-            room -= applied;
-            seen.applied += applied;
-            self.backlog -= applied;
-            if *records > 0 {
-                break;
+        for n in 0..partitions {
+            let posts = &mut self.unapplied[(self.favoured.0 + n) % partitions];
+            while room > 0
+                && let Some((_, records)) = posts.front_mut()
+            {
+                let applied = room.min(*records);
+                *records -= applied;
+                room -= applied;
+                seen.applied += applied;
+                self.backlog -= applied;
+                if *records == 0 {
+                    posts.pop_front();
+                }
             }
-            self.unapplied.pop_front();
         }
     }
 
@@ -161,10 +176,10 @@ impl Stream {
 }
 
 /// Different clients, and reports from eager to lazy.
-fn streams(gate: bool) -> impl Iterator<Item = (String, Stream)> {
+fn streams(gate: bool, partitions: usize) -> impl Iterator<Item = (String, Stream)> {
     [50, 200, 250, 500].into_iter().flat_map(move |report_each| {
         (0..3).map(move |seed| {
-            let stream = Stream::new(gate, seed, Duration::from_millis(report_each));
+            let stream = Stream::new(gate, seed, Duration::from_millis(report_each), partitions);
             (format!("seed {seed}, reports each {report_each} ms"), stream)
         })
     })
@@ -172,7 +187,7 @@ fn streams(gate: bool) -> impl Iterator<Item = (String, Stream)> {
 
 #[test]
 fn nothing_is_refused_while_nothing_is_slow() {
-    for (which, mut stream) in streams(true) {
+    for (which, mut stream) in streams(true, 1) {
         let seen = stream.run(WELL, 60);
         assert!(seen.posts > 30_000, "{which}: {seen:?}");
         assert_eq!(seen.refused, 0, "{which}: {seen:?}");
@@ -181,7 +196,7 @@ fn nothing_is_refused_while_nothing_is_slow() {
 
 #[test]
 fn slow_workers_are_not_outrun_and_not_starved() {
-    for (which, mut stream) in streams(true) {
+    for (which, mut stream) in streams(true, 1) {
         stream.run(WELL, 10);
         // The gate sees a lag only when it is there, and by then six seconds of work have come.
         let first = stream.run(SLOW_WORKERS, 20);
@@ -203,8 +218,29 @@ fn slow_workers_are_not_outrun_and_not_starved() {
 }
 
 #[test]
+fn partitions_that_come_on_unevenly_are_not_outrun_and_not_starved() {
+    for (which, mut stream) in streams(true, 4) {
+        stream.run(WELL, 10);
+        let first = stream.run(SLOW_WORKERS, 20);
+        assert!(first.lag_most < Duration::from_secs(10), "{which}: {first:?}");
+        assert!(first.backlog_most < 8 * SLOW_WORKERS.applies, "{which}: {first:?}");
+        // The lag is that of the worst partition, and the others are ahead of it.
+        let then = stream.run(SLOW_WORKERS, 60);
+        assert!(then.lag_most < Duration::from_secs(7), "{which}: {then:?}");
+        assert!(then.backlog_most < 4 * SLOW_WORKERS.applies, "{which}: {then:?}");
+        for (seen, seconds) in [(&first, 20), (&then, 60)] {
+            let could = SLOW_WORKERS.applies * seconds;
+            assert!(seen.applied * 100 >= could * 95, "{which}: {seen:?}");
+        }
+        stream.run(WELL, 5);
+        let again = stream.run(WELL, 20);
+        assert_eq!(again.refused, 0, "{which}: {again:?}");
+    }
+}
+
+#[test]
 fn without_the_gate_slow_workers_are_outrun() {
-    for (which, mut stream) in streams(false) {
+    for (which, mut stream) in streams(false, 1) {
         let seen = stream.run(SLOW_WORKERS, 70);
         assert!(seen.backlog_most > 100 * SLOW_WORKERS.applies, "{which}: {seen:?}");
     }
@@ -212,7 +248,7 @@ fn without_the_gate_slow_workers_are_outrun() {
 
 #[test]
 fn workers_that_stand_still_get_a_short_backlog_and_are_believed_when_they_move() {
-    for (which, mut stream) in streams(true) {
+    for (which, mut stream) in streams(true, 1) {
         stream.run(WELL, 10);
         let seen = stream.run(NO_WORKERS, 30);
         // One to two seconds of full load, and a trickle of 100 records a second.
@@ -225,7 +261,7 @@ fn workers_that_stand_still_get_a_short_backlog_and_are_believed_when_they_move(
 
 #[test]
 fn a_slow_log_has_few_in_flight_and_is_kept_busy() {
-    for (which, mut stream) in streams(true) {
+    for (which, mut stream) in streams(true, 1) {
         stream.run(WELL, 10);
         stream.run(SLOW_LOG, 10);
         let slow = stream.run(SLOW_LOG, 60);
@@ -240,7 +276,7 @@ fn a_slow_log_has_few_in_flight_and_is_kept_busy() {
 
 #[test]
 fn without_the_gate_a_slow_log_has_all_in_flight() {
-    for (which, mut stream) in streams(false) {
+    for (which, mut stream) in streams(false, 1) {
         let seen = stream.run(SLOW_LOG, 70);
         assert!(seen.in_flight_most > 20_000, "{which}: {seen:?}");
     }

@@ -9,6 +9,8 @@ use consort_kernel::{
     AppendError, Cell, Cursor, Frame, FrameKind, Key, Kind, Log, ManualClock, Most, Partition,
     Producer, SeededEntropy, Shard, Store, Timestamp, Value, memory, shard_of,
 };
+use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use super::super::*;
 use crate::role::Role;
@@ -45,6 +47,21 @@ impl Plan for Tally {
 
     fn awaited(&self) -> Option<(Shard, Key)> {
         self.awaited.then(awaited)
+    }
+}
+
+/// Fills a commit with every record, and sees meanwhile how far behind the worker says it is.
+#[derive(Debug)]
+pub(super) struct Large {
+    pub(super) gauges: watch::Receiver<Gauge>,
+    pub(super) seen: Mutex<Vec<Option<Duration>>>,
+}
+
+impl Plan for Large {
+    fn apply(&self, record: &Record<'_>, _: &mut Memory, sheet: &mut Sheet) {
+        self.seen.lock().push(self.gauges.borrow().lag);
+        let key = Key::of([record.position.offset, record.position.record.into()].map(Into::into));
+        sheet.put(Shard(0), key, vec![0; FULL_BYTES].into());
     }
 }
 
