@@ -50,9 +50,10 @@ const WORKS_FOR: Duration = Duration::from_millis(2);
 
 /// At most so many seconds of what is accepted while the store is fast may wait while it is slow. The gate
 /// aims at a lag of two; but while the store stands still, the machine has nothing else to do than to
-/// take in posts, up to three times as many as before. The rest is for a busy machine. Without a gate it would be
-/// more than [`SLOW_FOR`].
-const QUEUE_SECONDS: u64 = 8;
+/// take in posts, up to three times as many as before. It swings around that, since a batch takes seconds of a slow
+/// store, and the larger it is, the more of its updates merge: three seconds of it were seen. The rest is for a
+/// busy machine. Without a gate it was 13.
+const QUEUE_SECONDS: u64 = 7;
 
 /// By how much the memory of the node may grow while its store is slow.
 const GROWTH_MOST_KIB: u64 = 300 * 1024;
@@ -91,8 +92,11 @@ async fn a_slow_store_is_met_at_the_door() {
     eprintln!("fast: {fast:?}\nslow: {slow:?}, then {then:?}, {refused} refused");
     assert!(refused > 0, "the gate let everything in: the store was not slow enough");
     assert!(slow.accepted > 0 && then.accepted > 0, "the gate let nothing in");
-    assert!(slow.queue <= QUEUE_SECONDS * each_second, "{} waited", slow.queue);
-    assert!(then.queue <= slow.queue, "the queue grew: {slow:?}, then {then:?}");
+    let waited = slow.queue.max(then.queue);
+    assert!(
+        waited <= QUEUE_SECONDS * each_second,
+        "{waited} waited, {each_second} came each second"
+    );
     let growth = slow.resident_kib.max(then.resident_kib).saturating_sub(fast.resident_kib);
     assert!(growth <= GROWTH_MOST_KIB, "the node grew by {growth} KiB");
 
