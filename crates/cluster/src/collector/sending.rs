@@ -105,9 +105,10 @@ async fn send_joined(shared: &Shared) {
 
 /// Sends frames until nothing waits, few in each round: those of the partitions that have waited longest.
 async fn send_few(shared: &Arc<Shared>, count: usize) {
-    let mut expected = 0;
+    let (mut expected, mut left_some) = (0, false);
     loop {
-        if let Some(muster) = &shared.muster {
+        // What the last round had no lane for has waited long enough; and its clients may wait for all of their parts.
+        if let Some(muster) = shared.muster.as_ref().filter(|_| !left_some) {
             expected = muster.gathered(expected, &*shared.runtime).await;
         }
         let docks: Vec<_> = {
@@ -116,6 +117,7 @@ async fn send_few(shared: &Arc<Shared>, count: usize) {
                 due.awaited = false;
                 return;
             }
+            left_some = due.docks.len() > count;
             let count = count.min(due.docks.len());
             due.docks.drain(..count).collect()
         };

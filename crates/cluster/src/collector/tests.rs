@@ -200,13 +200,13 @@ async fn rounds_of_few_lanes_take_those_that_have_waited_longest() {
 async fn a_round_waits_for_those_who_were_answered_and_its_frames_are_full() {
     let Bench { log, collector } = bench(Lanes::Few(2));
     log.go.add_permits(1_000);
-    // Ten clients, each of which posts again as soon as it is answered, to one partition or the other.
+    // Ten clients, each of which posts again soon after it is answered, to one partition or the other.
     let client = |number: u32| {
         let collector = collector.clone();
         async move {
             for turn in 0..20 {
-                tokio::time::sleep(Duration::from_micros(10)).await;
                 collector.submit(&partition((number + turn) % 2), ["x"]).await.unwrap();
+                tokio::time::sleep(Duration::from_millis(u64::from(number % 3))).await;
             }
         }
     };
@@ -218,16 +218,31 @@ async fn a_round_waits_for_those_who_were_answered_and_its_frames_are_full() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_parts_of_one_post_do_not_wait_for_each_other() {
+    let Bench { log, collector } = bench(Lanes::Few(2));
+    log.go.add_permits(1_000);
+    let began = tokio::time::Instant::now();
+    // Nobody comes back before all of it is answered.
+    let enqueue = |index| collector.enqueue(&partition(index), ["x"].into()).unwrap();
+    let parts: Vec<_> = (10..19).map(enqueue).collect();
+    assert!(join_all(parts).await.iter().all(Result::is_ok));
+    assert_eq!((began.elapsed(), log.begun.lock().len()), (Duration::ZERO, 9));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_partition_that_is_stuck_does_not_hold_up_the_others() {
     let Bench { log, collector } = bench(Lanes::Few(2));
     let enqueue = |index| collector.enqueue(&partition(index), ["x"].into()).unwrap();
     let (stuck, other) = (enqueue(STUCK), enqueue(1));
     log.go.add_permits(10);
+    let began = tokio::time::Instant::now();
     assert!(other.await.is_ok());
     let behind = enqueue(STUCK);
     for _ in 0..5 {
         assert!(enqueue(1).await.is_ok());
     }
+    // One round waited for it, for as long as rounds do.
+    assert!(began.elapsed() < Duration::from_millis(100), "after {:?}", began.elapsed());
     // It had not begun a second frame, and goes on when it can.
     let of_stuck = |log: &Held| log.begun.lock().iter().filter(|(at, _)| *at == STUCK).count();
     assert_eq!(of_stuck(&log), 1);
