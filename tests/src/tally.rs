@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use consort::Ground;
+use consort::Services;
 use consort_cluster::worker::{self, Memory, Plan, Record, Sheet};
 use consort_cluster::{Ended, Part, Role, Tenure};
 use consort_kernel::{
@@ -279,13 +279,15 @@ fn read(record: &Record<'_>) -> Option<Entry> {
 /// The part: a role for each partition.
 #[derive(Debug)]
 pub struct TallyPart {
-    ground: Ground,
+    services: Services,
 }
 
 impl TallyPart {
-    /// A part that counts on `ground`, at times late.
-    pub fn new(ground: &Ground) -> Self {
-        TallyPart { ground: Ground { store: LateStore::over(&ground.store), ..ground.clone() } }
+    /// A part that counts on `services`, whose commits are late at times.
+    pub fn new(services: &Services) -> Self {
+        TallyPart {
+            services: Services { store: LateStore::over(&services.store), ..services.clone() },
+        }
     }
 }
 
@@ -297,14 +299,14 @@ impl Part for TallyPart {
     fn work(&self, tenure: Tenure) -> BoxFuture<'static, Ended> {
         let index = tenure.role().name().rsplit('/').next().and_then(|text| text.parse().ok());
         let options = worker::Options {
-            log: Arc::clone(&self.ground.log),
-            store: Arc::clone(&self.ground.store),
-            runtime: Arc::clone(&self.ground.runtime),
-            entropy: Arc::clone(&self.ground.entropy),
+            log: Arc::clone(&self.services.log),
+            store: Arc::clone(&self.services.store),
+            runtime: Arc::clone(&self.services.runtime),
+            entropy: Arc::clone(&self.services.entropy),
             partition: partition(index.expect("a role of the tally ends with its partition")),
             pipeline: pipeline(),
             plan: Arc::new(Tally),
-            appender: Arc::clone(&self.ground.appender),
+            appender: Arc::clone(&self.services.appender),
             batch: Most::entries(BATCH),
             linger: Duration::ZERO,
             yield_after: YIELD_AFTER,

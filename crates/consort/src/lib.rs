@@ -20,17 +20,14 @@
 //! ```
 
 pub mod config;
-mod delivering;
-mod doors;
-mod ground;
+mod http;
 mod identity;
 mod node;
-mod once;
-mod partition;
+pub mod parts;
 pub mod relay;
+mod services;
 pub mod upstream;
 
 pub use config::Config;
-pub use delivering::DeliveryError;
-pub use ground::Ground;
 pub use node::{Node, StartError};
+pub use services::Services;

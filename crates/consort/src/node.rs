@@ -1,38 +1,30 @@
-//! Wires a node together: engine, probes, metrics, HTTP, cluster. The one place where the parts meet.
+//! Runs a node: opens the engine, loops over the list of parts, serves HTTP, joins the cluster, and stops all of it
+//! in order.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZero;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::available_parallelism;
-use std::time::Duration;
 
-use consort_cluster::{ClusterNode, JoinError, Left, Part, Roster, Runtime, Scale};
+use consort_cluster::{ClusterNode, JoinError, Left, Part as Workload, Roster, Runtime, Scale};
 use consort_engines::Engine;
-use consort_kernel::{Inlet, Poison, Turns};
-use consort_once::Once;
+use consort_kernel::{Poison, Turns};
 use consort_server::axum::Router;
-use consort_server::feeds::Feeds;
-use consort_server::udp::{self, Receiving};
 use consort_server::{
-    BindError, Cluster, Drained, Express, GateKind, Handle, Limits, Metrics, Probe, Server, Wanted,
+    BindError, Cluster, Drained, Express, Metrics, Peers, Probe, Resolvers, Wanted,
 };
-use consort_views::{DefinitionsError, StreamsPart};
+use consort_views::DefinitionsError;
+use futures::future::join_all;
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 
-use crate::config::{Config, Durability, EngineConfig, Gate, HttpConfig, SecretUrl, UdpSource};
-use crate::delivering::{Delivering, DeliveryError, SinkResolver};
-use crate::doors::Doors;
-use crate::ground::Ground;
+use crate::config::{Config, Durability, EngineConfig, SecretUrl};
+use crate::http::Http;
 use crate::identity;
-use crate::once::{self, Computing};
-use crate::partition::PartitionResolver;
-
-/// How long a stop waits for running requests. Roles are handed over before, which may take ten seconds
-/// and a lease; all of it must fit the 30 s that container platforms wait before they kill.
-const REQUESTS_END_WITHIN: Duration = Duration::from_secs(15);
+use crate::parts::{
+    self, OpenPart, Opening, Part, PartError, PartitionResolver, Running, StopPhase,
+};
+use crate::services::Services;
 
 /// A running node. [`Node::stop`] stops it and waits for its end; dropping it ends it as a crash
 /// would: others take its roles when its lease has lapsed.
@@ -41,10 +33,7 @@ pub struct Node {
     id: String,
     report: Vec<String>,
     http: Http,
-    udp: BTreeMap<String, SocketAddr>,
-    receiving: Receiving,
-    feeds: Feeds,
-    computing: Computing,
+    running: Vec<Box<dyn Running>>,
     poison: Poison,
     cluster: ClusterNode,
     /// The threads of the roles. Connections of the engine that were made there end with them.
@@ -59,109 +48,87 @@ pub enum StartError {
     #[error(transparent)]
     Http(#[from] BindError),
     #[error(transparent)]
-    Udp(#[from] udp::BindError),
-    #[error(transparent)]
     Definitions(#[from] DefinitionsError),
-    #[error(transparent)]
-    Delivery(#[from] DeliveryError),
+    #[error("{0}")]
+    Part(Box<dyn std::error::Error + Send + Sync>),
     #[error("cannot start threads: {0}")]
     Threads(std::io::Error),
     #[error("the node could not join the cluster: {0}")]
     Join(#[from] JoinError),
 }
 
+impl From<PartError> for StartError {
+    fn from(error: PartError) -> StartError {
+        match error {
+            PartError::Engine { url, source } => StartError::Engine { url, source },
+            PartError::Failed(error) => StartError::Part(error),
+        }
+    }
+}
+
 impl Node {
-    /// Opens the engine, then the HTTP interface, then joins the cluster. Must be called within a
-    /// tokio runtime.
+    /// Runs the parts of every node. Must be called within a tokio runtime.
     pub async fn start(config: Config) -> Result<Node, StartError> {
-        Node::start_with(config, |_| Vec::new()).await
+        Node::start_with(config, Vec::new()).await
     }
 
-    /// As [`start`](Node::start), with parts that bring roles. They are made when the engine is open,
-    /// and given work once the node has joined.
-    pub async fn start_with(
-        config: Config,
-        parts: impl FnOnce(&Ground) -> Vec<Arc<dyn Part>>,
-    ) -> Result<Node, StartError> {
+    /// As [`start`](Node::start), with `more` parts behind those of every node.
+    pub async fn start_with(config: Config, more: Vec<Arc<dyn Part>>) -> Result<Node, StartError> {
+        let parts: Vec<_> = parts::standard().into_iter().chain(more).collect();
         let engine = consort_engines::open(&engine_options(&config.engine))
             .await
             .map_err(|source| StartError::Engine { url: config.engine.url.clone(), source })?;
-        let ground = Ground::of(&engine);
-        let definitions = Arc::new(config.definitions.agree(&*engine.store).await?);
-        let mut parts = parts(&ground);
-        let inlets = inlets(&config).await?;
-        parts.push(Arc::new(StreamsPart::new(&definitions, ground.for_streams(inlets))));
-        let delivering = Delivering::open(&config, &ground, engine.sole).await?;
-        parts.push(Arc::clone(&delivering.part) as Arc<dyn Part>);
-        ground.resolvers.add(Arc::new(SinkResolver(Arc::clone(&delivering.part))));
+        let mut metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
+        describe_engine(&config.engine, &mut metrics);
+        let resolvers = Resolvers::default();
+        let cluster = Cluster::new(wanted(), resolvers.clone(), &mut metrics);
+        let peers = Peers::new(cluster.clone(), &config.http.tokens);
+        let services = Services::new(&engine, cluster.clone(), peers, PathBuf::from("."));
+
+        let definitions = Arc::new(config.definitions.agree(&*services.store).await?);
+        let mut opened = Opened::default();
+        for part in &parts {
+            let opening = Opening {
+                config: &config,
+                services: &services,
+                definitions: &definitions,
+                metrics: &mut metrics,
+            };
+            opened.add(part.open(opening).await?, &resolvers);
+        }
         // Behind those of the parts, which know their pipelines.
         let (log, store) = (Arc::clone(&engine.log), Arc::clone(&engine.store));
-        ground.resolvers.add(Arc::new(PartitionResolver { log, store }));
+        resolvers.add(Arc::new(PartitionResolver { log, store }));
 
-        let mut metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
-        let store = config.engine.url.scheme();
-        metrics
-            .describe_engine(config.engine.broker.as_ref().map_or(store, SecretUrl::scheme), store);
-        let cluster = Cluster::new(wanted(), ground.resolvers.clone(), &mut metrics);
-        let once = Once::new(
-            once::options(&config.once, &ground, engine.sole).map_err(StartError::Threads)?,
-        );
-        let doors = Doors::new(
-            &definitions,
-            gates(&config),
-            delivering,
-            (&once, config.once.spaces.clone()),
-            &ground,
-            &cluster,
-            &mut metrics,
-        );
-        let bound = doors.open_udp(datagrams(&config), &ground, &mut metrics)?;
-        let udp = bound.addresses();
-        let (routes, express) = doors.routes();
+        let Opened { workloads, routes, express, mut running } = opened;
         let routes = (cluster.routes().merge(routes), express);
         let probes = probes(&engine).into_iter().chain([cluster.probe()]).collect();
         // Folding a batch takes milliseconds, in which no request should wait for its thread or its processor.
-        let roles = ground.threads("roles", cores(), Turns::Later).map_err(StartError::Threads)?;
+        let roles =
+            services.threads("roles", cores(), Turns::Later).map_err(StartError::Threads)?;
         let http = Http::start(&config.http, probes, routes, metrics).await?;
-        let computing = Computing::start(once);
 
         let id = config.node.id.clone().unwrap_or_else(identity::default_id);
         let joining = consort_cluster::Options {
             id: id.clone(),
-            address: config.http.advertise.unwrap_or_else(|| http.handle.address().to_string()),
+            address: config.http.advertise.unwrap_or_else(|| http.address().to_string()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             ttl: config.cluster.lease,
             heartbeat: config.cluster.heartbeat,
             sole: engine.sole,
-            parts,
-            store: ground.store,
+            parts: workloads,
+            store: services.store,
             runtime: Arc::clone(&roles),
-            entropy: ground.entropy,
+            entropy: services.entropy,
             observer: cluster.observer(),
         };
         match join(joining).await {
             Ok(member) => {
                 cluster.joined(member.handle());
+                running.iter_mut().for_each(|part| part.joined());
                 let Engine { mut report, poison, .. } = engine;
-                let listens = |(stream, address)| {
-                    format!("stream '{stream}' takes datagrams on udp://{address}")
-                };
-                report.extend(udp.iter().map(listens));
-                let receiving = bound.run();
-                let feeds = doors.feeds();
-                let cluster = member;
-                Ok(Node {
-                    id,
-                    report,
-                    http,
-                    udp,
-                    receiving,
-                    feeds,
-                    computing,
-                    poison,
-                    cluster,
-                    roles,
-                })
+                report.extend(running.iter().flat_map(|part| part.report()));
+                Ok(Node { id, report, http, running, poison, cluster: member, roles })
             }
             Err(error) => {
                 http.stop().await;
@@ -176,12 +143,7 @@ impl Node {
 
     /// Where the HTTP interface listens.
     pub fn address(&self) -> SocketAddr {
-        self.http.handle.address()
-    }
-
-    /// The streams that take datagrams, and where.
-    pub fn udp(&self) -> &BTreeMap<String, SocketAddr> {
-        &self.udp
+        self.http.address()
     }
 
     /// Lines that say what the engine is and how durable, and where datagrams come in.
@@ -209,123 +171,59 @@ impl Node {
     /// the cluster, still answering requests; then stops accepting, finishes the running requests within a
     /// bound, lets others take over what it still computes, and closes.
     pub async fn stop(self) -> Drained {
-        let Node { cluster, http, receiving, feeds, computing, poison, roles, .. } = self;
-        tokio::select! {
-            () = receiving.stop() => {}
-            // Nothing can be appended to an engine that failed.
-            _ = poison.wait() => {}
-        }
+        let Node { cluster, http, mut running, poison, roles, .. } = self;
+        stop_parts(&mut running, StopPhase::Sources, &poison).await;
         cluster.handle().stop();
         tokio::select! {
             _ = cluster.ended() => {}
             // Nothing can be released through an engine that failed; leases lapse.
             _ = poison.wait() => {}
         }
-        feeds.close();
+        stop_parts(&mut running, StopPhase::Subscribers, &poison).await;
         let drained = http.stop().await;
-        tokio::select! {
-            () = computing.stop() => {}
-            _ = poison.wait() => {}
-        }
+        stop_parts(&mut running, StopPhase::Computations, &poison).await;
         drop(roles);
         drained
     }
 }
 
-/// A server that runs. Dropping it stops it without waiting.
-#[derive(Debug)]
-struct Http {
-    handle: Handle,
-    stop: oneshot::Sender<()>,
-    ended: JoinHandle<Drained>,
-}
-
-impl Http {
-    /// The server answers from here on, and says that it is not ready until the node has joined.
-    async fn start(
-        config: &HttpConfig,
-        probes: Vec<Probe>,
-        (routes, express): (Router, Express),
-        metrics: Metrics,
-    ) -> Result<Http, BindError> {
-        let server = Server::bind(consort_server::Options {
-            listen: config.listen,
-            limits: limits(config),
-            tokens: config.tokens.clone(),
-            probes,
-            metrics,
-            express,
-            routes,
-        })
-        .await?;
-        let handle = server.handle();
-        let (stop, stopped) = oneshot::channel::<()>();
-        // Resolves when the stop is sent, and as well when the node is dropped.
-        let ended = tokio::spawn(server.run(async { drop(stopped.await) }));
-        Ok(Http { handle, stop, ended })
-    }
-
-    async fn stop(self) -> Drained {
-        // An error means that the server has ended already, which is what was asked for.
-        let _ = self.stop.send(());
-        self.ended.await.unwrap_or_else(|error| {
-            tracing::error!(
-                %error,
-                "the HTTP server's task failed; this is a defect of Consort, please report it"
-            );
-            Drained { unfinished: 0 }
-        })
+/// All parts finish a phase together. A failed engine takes nothing any more, so nothing is waited for.
+async fn stop_parts(running: &mut [Box<dyn Running>], phase: StopPhase, poison: &Poison) {
+    tokio::select! {
+        _ = join_all(running.iter_mut().map(|part| part.stop(phase))) => {}
+        _ = poison.wait() => {}
     }
 }
 
-/// How many there are, or one if nobody knows.
+/// What all open parts bring together.
+#[derive(Default)]
+struct Opened {
+    workloads: Vec<Arc<dyn Workload>>,
+    routes: Router,
+    express: Express,
+    running: Vec<Box<dyn Running>>,
+}
+
+impl Opened {
+    fn add(&mut self, part: OpenPart, resolvers: &Resolvers) {
+        self.workloads.extend(part.workloads);
+        if let Some(resolver) = part.resolver {
+            resolvers.add(resolver);
+        }
+        self.routes = std::mem::take(&mut self.routes).merge(part.routes);
+        self.express.merge(part.express);
+        self.running.push(part.running);
+    }
+}
+
+/// The number of processors, or one if it is not known.
 fn cores() -> usize {
     available_parallelism().map_or(1, NonZero::get)
 }
 
-/// The gate that each stream is to have.
-fn gates(config: &Config) -> BTreeMap<String, GateKind> {
-    config.streams.iter().map(|(name, stream)| (name.clone(), kind_of(stream.gate))).collect()
-}
-
-/// Where streams take datagrams.
-fn datagrams(config: &Config) -> BTreeMap<String, udp::Source> {
-    let source = |UdpSource { listen, allow, buffer }: &UdpSource| udp::Source {
-        listen: *listen,
-        allow: allow.clone(),
-        buffer: *buffer,
-    };
-    let sources = config
-        .streams
-        .iter()
-        .filter_map(|(name, stream)| stream.udp.as_ref().map(|udp| (name.clone(), source(udp))));
-    sources.collect()
-}
-
-fn kind_of(gate: Gate) -> GateKind {
-    match gate {
-        Gate::Adaptive => GateKind::Adaptive,
-        Gate::Breaker => GateKind::Breaker,
-        Gate::Off => GateKind::Off,
-    }
-}
-
-/// The queues that streams are filled from.
-async fn inlets(config: &Config) -> Result<BTreeMap<String, Arc<dyn Inlet>>, StartError> {
-    let mut inlets = BTreeMap::new();
-    for (name, stream) in &config.streams {
-        let Some(source) = &stream.amqp else { continue };
-        let opened = consort_engines::open_inlet(
-            source.url.reveal(),
-            &source.queue,
-            config.engine.tls_ca.as_deref(),
-        );
-        let inlet = opened
-            .await
-            .map_err(|error| StartError::Engine { url: source.url.clone(), source: error })?;
-        inlets.insert(name.clone(), inlet);
-    }
-    Ok(inlets)
+fn describe_engine(config: &EngineConfig, metrics: &mut Metrics) {
+    let store = config.url.scheme();
+    metrics.describe_engine(config.broker.as_ref().map_or(store, SecretUrl::scheme), store);
 }
 
 /// Joins, and says what it waits for where an earlier process has the id.
@@ -367,18 +265,6 @@ fn engine_options(config: &EngineConfig) -> consort_engines::Options {
         },
         allow_volatile: config.allow_volatile,
         tls_ca: config.tls_ca.clone(),
-    }
-}
-
-fn limits(config: &HttpConfig) -> Limits {
-    Limits {
-        first_byte: config.first_byte_timeout,
-        header: config.header_timeout,
-        body: config.body_timeout,
-        max_body: config.max_body,
-        max_connections: config.max_connections,
-        stop_within: REQUESTS_END_WITHIN,
-        ..Limits::default()
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use consort::config::{ConfigFile, Sources};
+use consort::parts::RolesPart;
 use consort::{Config, Node};
 use consort_kernel::row::Group;
 use consort_kernel::{Commit, Moment, Note, Operation, Row, Shard, Store};
@@ -36,13 +37,14 @@ async fn start(sink: &str) -> (Node, Arc<dyn Store>) {
     let config = Config::resolve(&Sources { file, ..Sources::default() });
     let mut config = config.unwrap_or_else(|problems| panic!("{problems}"));
     config.rows.insert("v".into(), vec!["f".into()]);
-    let mut store: Option<Arc<dyn Store>> = None;
-    let starting = Node::start_with(config, |ground| {
-        store = Some(Arc::clone(&ground.store));
+    let store = Arc::new(OnceLock::new());
+    let found = Arc::clone(&store);
+    let part = RolesPart::new("test", move |services| {
+        let _ = found.set(Arc::clone(&services.store));
         Vec::new()
     });
-    let node = starting.await.expect("a node");
-    (node, store.expect("a store"))
+    let node = Node::start_with(config, vec![Arc::new(part)]).await.expect("a node");
+    (node, Arc::clone(store.get().expect("a store")))
 }
 
 /// Head and body of an answer, or what there is of it when `words` have come.

@@ -19,6 +19,7 @@ mod health;
 mod limits;
 mod metrics;
 pub mod once;
+mod peers;
 mod problem;
 mod routes;
 mod serve;
@@ -37,6 +38,7 @@ pub use gate::{Gate, GateKind, GateMetrics, Pass, Reason, Refused, Standing, Unk
 pub use health::{PROBE_WITHIN, Probe};
 pub use limits::{KEEP_ALIVE_IDLE, Limits, MAX_HEADER_BYTES, STOP_WITHIN, WRITE_STALL};
 pub use metrics::{HttpMetrics, Metrics};
+pub use peers::{FORWARDED, PeerError, Peers, RoleOwner};
 pub use problem::Problem;
 pub use serve::{BindError, Drained, Handle, Options, Server};
 pub use tokens::{BadToken, Tokens};

@@ -47,6 +47,13 @@ impl Tokens {
         self.0.is_empty()
     }
 
+    /// What a node authenticates itself to other nodes with: the first token.
+    pub(crate) fn bearer(&self) -> Option<HeaderValue> {
+        let mut value = HeaderValue::try_from(format!("Bearer {}", self.0.first()?)).ok()?;
+        value.set_sensitive(true);
+        Some(value)
+    }
+
     /// Whether an `Authorization` carries one of the tokens. Every token is compared in full, whatever
     /// came before, so that the time taken tells nothing about how much of a guess was right.
     pub(crate) fn admit(&self, given: Option<&[u8]>) -> Result<(), Refusal> {

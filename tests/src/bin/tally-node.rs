@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::bail;
 use clap::Parser;
 use consort::config::{ConfigFile, Flag, Sources};
+use consort::parts::RolesPart;
 use consort::{Config, Node};
 use consort_cluster::{Left, Part};
 use consort_tests::cluster::nodes::{JOINED, REPLACED};
@@ -59,8 +60,9 @@ async fn main() -> ExitCode {
 
 async fn run(arguments: Arguments) -> anyhow::Result<Left> {
     let mut terminated = signal(SignalKind::terminate())?;
-    let part = |ground: &_| vec![Arc::new(TallyPart::new(ground)) as Arc<dyn Part>];
-    let node = Node::start_with(config(arguments)?, part).await?;
+    let tally = |services: &_| vec![Arc::new(TallyPart::new(services)) as Arc<dyn Part>];
+    let parts = vec![Arc::new(RolesPart::new("tally", tally)) as _];
+    let node = Node::start_with(config(arguments)?, parts).await?;
     eprintln!("{JOINED}{}", node.address());
     let left = tokio::select! {
         left = node.left() => left,

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use consort::config::{ConfigFile, Sources};
-use consort::{Config, Ground};
+use consort::parts::RolesPart;
+use consort::{Config, Services};
 use consort_client::{Client, Cluster};
 use consort_cluster::Part;
 use consort_testbed::{Port, Process, eventually};
@@ -161,7 +162,7 @@ pub(crate) async fn within<T>(work: impl Future<Output = T>) -> T {
 pub(crate) async fn node_here(
     id: &str,
     url: &str,
-    parts: impl FnOnce(&Ground) -> Vec<Arc<dyn Part>>,
+    workloads: impl Fn(&Services) -> Vec<Arc<dyn Part>> + Send + Sync + 'static,
 ) -> (consort::Node, Client) {
     let text = format!(
         "[node]\nid = \"{id}\"\n[http]\nlisten = \"127.0.0.1:0\"\n[engine]\nurl = \"{url}\"\n"
@@ -169,6 +170,7 @@ pub(crate) async fn node_here(
     let file = ConfigFile { name: "test".into(), text };
     let sources = Sources { file: Some(file), ..Sources::default() };
     let config = Config::resolve(&sources).expect("a config");
+    let parts = vec![Arc::new(RolesPart::new("test", workloads)) as _];
     let node = consort::Node::start_with(config, parts).await.expect("a node");
     let client = Client::new(&format!("http://{}", node.address()), None).expect("an address");
     (node, client)

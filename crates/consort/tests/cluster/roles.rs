@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use consort::Ground;
+use consort::Services;
 use consort_client::{Client, Cluster};
 use consort_cluster::{Ended, Left, Part, Role, Tenure};
 use consort_testbed::{RedisOptions, RedisServer};
@@ -34,7 +34,7 @@ impl Part for Toy {
     }
 }
 
-fn toys(_: &Ground) -> Vec<Arc<dyn Part>> {
+fn toys(_: &Services) -> Vec<Arc<dyn Part>> {
     vec![Arc::new(Toy)]
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use consort::Ground;
+use consort::Services;
 use consort_cluster::worker::{self, Memory, Plan, Record, Resume, Sheet};
 use consort_cluster::{Ended, Part, Role, Tenure};
 use consort_kernel::{Most, Name, Partition};
@@ -24,7 +24,7 @@ impl Plan for Nothing {
 /// One partition whose log loses its beginning before anything of it was applied; and a role of another
 /// kind, which is hindered.
 #[derive(Debug)]
-struct Losing(Ground);
+struct Losing(Services);
 
 fn partition() -> Partition {
     Partition::new(Name::new("rides").unwrap(), 7)
@@ -36,33 +36,33 @@ impl Part for Losing {
     }
 
     fn work(&self, tenure: Tenure) -> BoxFuture<'static, Ended> {
-        let ground = self.0.clone();
+        let services = self.0.clone();
         match tenure.role().kind() {
-            "worker" => lose_then_work(ground, tenure).boxed(),
+            "worker" => lose_then_work(services, tenure).boxed(),
             _ => be_hindered(tenure).boxed(),
         }
     }
 }
 
-async fn lose_then_work(ground: Ground, tenure: Tenure) -> Ended {
+async fn lose_then_work(services: Services, tenure: Tenure) -> Ended {
     let (partition, pipeline) = (partition(), Name::new("all").unwrap());
     // A checkpoint at frame 0, then five frames, of which the first three are gone.
-    let (store, log) = (&*ground.store, &*ground.log);
+    let (store, log) = (&*services.store, &*services.log);
     worker::resolve(store, log, &partition, &pipeline, Resume::Offset(0)).await.unwrap();
     for record in 0..5u8 {
         let records = vec![Bytes::copy_from_slice(&[record])];
-        ground.appender.events(&partition, records).await.unwrap();
+        services.appender.events(&partition, records).await.unwrap();
     }
     log.trim(&partition, 3).await.unwrap();
     let options = worker::Options {
-        log: ground.log,
-        store: ground.store,
-        runtime: ground.runtime,
-        entropy: ground.entropy,
+        log: services.log,
+        store: services.store,
+        runtime: services.runtime,
+        entropy: services.entropy,
         partition,
         pipeline,
         plan: Arc::new(Nothing),
-        appender: ground.appender,
+        appender: services.appender,
         batch: Most::default(),
         linger: Duration::ZERO,
         yield_after: Duration::from_secs(60),
@@ -80,7 +80,7 @@ async fn be_hindered(mut tenure: Tenure) -> Ended {
 #[tokio::test]
 async fn a_partition_that_lost_frames_stops_until_an_operator_decides() {
     let (node, client) =
-        node_here("a", "memory:", |ground| vec![Arc::new(Losing(ground.clone()))]).await;
+        node_here("a", "memory:", |services| vec![Arc::new(Losing(services.clone()))]).await;
     let url = client.url();
     let seen = sees(&client, "both roles said how they are", |cluster| {
         let roles = &cluster.status.roles;

@@ -43,6 +43,14 @@ pub struct Express {
     pub(crate) paths: Vec<String>,
 }
 
+impl Express {
+    /// Adds the routes and paths of another part.
+    pub fn merge(&mut self, other: Express) {
+        self.routes.extend(other.routes);
+        self.paths.extend(other.paths);
+    }
+}
+
 /// The short way of one server.
 #[derive(Debug)]
 pub(crate) struct Way {

@@ -1,14 +1,14 @@
-//! What the parts of a node are built on.
+//! The services that every part of a node builds on.
 
-use std::collections::BTreeMap;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use consort_cluster::{ApartRuntime, Appender, Collector, Lanes, Runtime, TokioRuntime};
 use consort_engines::Engine;
-use consort_kernel::{Entropy, Inlet, Log, Store, SystemEntropy, Turns};
-use consort_server::Resolvers;
+use consort_kernel::{Entropy, Log, Store, SystemEntropy, Turns};
+use consort_server::{Cluster, Peers};
 
 /// How long the appender tries to bring a frame into the log: longer than an engine takes to restart, and
 /// far below the time for which workers remember producers.
@@ -18,58 +18,41 @@ const GIVE_UP_AFTER: Duration = Duration::from_secs(8);
 /// confirm, and long enough that requests which arrive together share one.
 const COLLECT_FOR: Duration = Duration::from_millis(1);
 
-/// The open engine and what goes with it, for the parts of a node.
+/// The services of a node; all clones share them.
 #[derive(Clone, Debug)]
-pub struct Ground {
+pub struct Services {
     /// Streams in.
     pub log: Arc<dyn Log>,
-    /// State and feeds.
+    /// State and feeds. Its `now` is the only clock that leases, watermarks and expiry use.
     pub store: Arc<dyn Store>,
-    /// Tasks and timers.
+    /// Whether no other process can work on the engine.
+    pub sole: bool,
+    /// Tasks and timers on the threads that serve requests.
     pub runtime: Arc<dyn Runtime>,
-    /// The same, for those who start threads beside it.
+    /// The same, for parts that start threads beside it.
     pub here: Arc<TokioRuntime>,
     /// Randomness.
     pub entropy: Arc<dyn Entropy>,
     /// Appends frames to any partition.
     pub appender: Arc<Appender>,
-    /// Appends records, many callers' in one frame.
+    /// Appends records; one frame carries those of many callers.
     pub collector: Collector,
-    /// Where a part says how its stopped roles go on. A role `worker:STREAM/INDEX` that no part knows
-    /// is one pipeline named `all`.
-    pub resolvers: Resolvers,
+    /// The cluster: its handle, once the node has joined, and how it stands.
+    pub cluster: Cluster,
+    /// The other nodes, and requests to them.
+    pub peers: Peers,
+    /// The folder for this node's own files. It may not exist yet.
+    pub data: PathBuf,
 }
 
-impl Ground {
-    /// What the streams stand on, with the queues that fill some of them.
-    pub(crate) fn for_streams(
-        &self,
-        inlets: BTreeMap<String, Arc<dyn Inlet>>,
-    ) -> consort_views::part::Options {
-        consort_views::part::Options {
-            log: Arc::clone(&self.log),
-            store: Arc::clone(&self.store),
-            runtime: Arc::clone(&self.runtime),
-            entropy: Arc::clone(&self.entropy),
-            appender: Arc::clone(&self.appender),
-            collector: self.collector.clone(),
-            inlets,
-            rules: consort_views::part::Rules::default(),
-        }
-    }
-
-    /// So many threads beside those that serve requests.
-    pub(crate) fn threads(
-        &self,
-        name: &str,
-        count: usize,
-        turns: Turns,
-    ) -> io::Result<Arc<dyn Runtime>> {
+impl Services {
+    /// Starts so many threads beside those that serve requests.
+    pub fn threads(&self, name: &str, count: usize, turns: Turns) -> io::Result<Arc<dyn Runtime>> {
         Ok(ApartRuntime::start(name, count, turns, &self.here)?)
     }
 
-    /// Must be called within a tokio runtime.
-    pub(crate) fn of(engine: &Engine) -> Ground {
+    /// The services on an open engine. Must be called within a tokio runtime.
+    pub(crate) fn new(engine: &Engine, cluster: Cluster, peers: Peers, data: PathBuf) -> Services {
         let (log, store) = (Arc::clone(&engine.log), Arc::clone(&engine.store));
         let here = TokioRuntime::current();
         let runtime: Arc<dyn Runtime> = here.clone();
@@ -81,7 +64,6 @@ impl Ground {
             Arc::clone(&entropy),
             GIVE_UP_AFTER,
         );
-        let resolvers = Resolvers::default();
         let appender = Arc::new(appender);
         let lanes = match engine.lanes {
             Some(count) => Lanes::Few(count),
@@ -90,6 +72,19 @@ impl Ground {
         };
         let collector =
             Collector::new(Arc::clone(&appender), Arc::clone(&runtime), COLLECT_FOR, lanes);
-        Ground { log, store, runtime, here, entropy, appender, collector, resolvers }
+        let sole = engine.sole;
+        Services {
+            log,
+            store,
+            sole,
+            runtime,
+            here,
+            entropy,
+            appender,
+            collector,
+            cluster,
+            peers,
+            data,
+        }
     }
 }
