@@ -42,7 +42,7 @@ impl Delivering {
         sole: bool,
     ) -> Result<Delivering, DeliveryError> {
         let named = |(view, sinks): (&String, &Vec<String>)| (view.clone(), sinks.clone());
-        let rows: Vec<(String, Vec<String>)> = config.rows.iter().map(named).collect();
+        let rows: Vec<(String, Vec<String>)> = config.rows().iter().map(named).collect();
         let outlets =
             config.outlets(rows.iter().map(|(view, sinks)| (view.as_str(), &sinks[..])))?;
         let feed = |(view, _): &(String, Vec<String>)| {
@@ -58,7 +58,7 @@ impl Delivering {
             publishers: publishers(config, &outlets).await?,
         };
         let part = FeedsPart::new(&outlets, feeds.iter().map(|feed| feed.feed.clone()), options)?;
-        let sinks = config.sinks.iter().map(|sink| sink.name.clone()).collect();
+        let sinks = config.sinks().iter().map(|sink| sink.name.clone()).collect();
         Ok(Delivering { part: Arc::new(part), catalog: Catalog::new(feeds), sinks })
     }
 }

@@ -87,7 +87,7 @@ impl Node {
             .await
             .map_err(|source| StartError::Engine { url: config.engine.url.clone(), source })?;
         let ground = Ground::of(&engine);
-        let definitions = Arc::new(config.definitions.agree(&*engine.store).await?);
+        let definitions = Arc::new(config.definitions().agree(&*engine.store).await?);
         let mut parts = parts(&ground);
         let inlets = inlets(&config).await?;
         parts.push(Arc::new(StreamsPart::new(&definitions, ground.for_streams(inlets))));
@@ -104,13 +104,13 @@ impl Node {
             .describe_engine(config.engine.broker.as_ref().map_or(store, SecretUrl::scheme), store);
         let cluster = Cluster::new(wanted(), ground.resolvers.clone(), &mut metrics);
         let once = Once::new(
-            once::options(&config.once, &ground, engine.sole).map_err(StartError::Threads)?,
+            once::options(config.once(), &ground, engine.sole).map_err(StartError::Threads)?,
         );
         let doors = Doors::new(
             &definitions,
             gates(&config),
             delivering,
-            (&once, config.once.spaces.clone()),
+            (&once, config.once().spaces.clone()),
             &ground,
             &cluster,
             &mut metrics,
@@ -285,7 +285,7 @@ fn cores() -> usize {
 
 /// The gate that each stream is to have.
 fn gates(config: &Config) -> BTreeMap<String, GateKind> {
-    config.streams.iter().map(|(name, stream)| (name.clone(), kind_of(stream.gate))).collect()
+    config.streams().iter().map(|(name, stream)| (name.clone(), kind_of(stream.gate))).collect()
 }
 
 /// Where streams take datagrams.
@@ -296,7 +296,7 @@ fn datagrams(config: &Config) -> BTreeMap<String, udp::Source> {
         buffer: *buffer,
     };
     let sources = config
-        .streams
+        .streams()
         .iter()
         .filter_map(|(name, stream)| stream.udp.as_ref().map(|udp| (name.clone(), source(udp))));
     sources.collect()
@@ -313,7 +313,7 @@ fn kind_of(gate: Gate) -> GateKind {
 /// The queues that streams are filled from.
 async fn inlets(config: &Config) -> Result<BTreeMap<String, Arc<dyn Inlet>>, StartError> {
     let mut inlets = BTreeMap::new();
-    for (name, stream) in &config.streams {
+    for (name, stream) in config.streams() {
         let Some(source) = &stream.amqp else { continue };
         let opened = consort_engines::open_inlet(
             source.url.reveal(),

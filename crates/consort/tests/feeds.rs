@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use consort::config::{ConfigFile, Sources};
+use consort::config::{ConfigFile, FeedsConfig, Sources};
 use consort::{Config, Node};
 use consort_kernel::row::Group;
 use consort_kernel::{Commit, Moment, Note, Operation, Row, Shard, Store};
@@ -35,7 +35,7 @@ async fn start(sink: &str) -> (Node, Arc<dyn Store>) {
     let file = Some(ConfigFile { name: "test".into(), text });
     let config = Config::resolve(&Sources { file, ..Sources::default() });
     let mut config = config.unwrap_or_else(|problems| panic!("{problems}"));
-    config.rows.insert("v".into(), vec!["f".into()]);
+    config.part_mut::<FeedsConfig>().rows.insert("v".into(), vec!["f".into()]);
     let mut store: Option<Arc<dyn Store>> = None;
     let starting = Node::start_with(config, |ground| {
         store = Some(Arc::clone(&ground.store));

@@ -2,8 +2,10 @@
 //! back.
 
 mod declarations;
+mod defaults;
 mod mistakes;
 mod once;
+mod part;
 mod sinks;
 
 use std::fs;
@@ -275,33 +277,6 @@ fn a_config_with_secrets_shows_none() {
 }
 
 #[test]
-fn the_commented_defaults_are_the_defaults() {
-    let text = commented_defaults();
-    let read_back =
-        Config::resolve(&file(&text)).unwrap_or_else(|problems| panic!("{problems}\n{text}"));
-    let default = Config::default();
-    assert_eq!(
-        (&read_back.node, &read_back.http, &read_back.engine, &read_back.cluster, &read_back.log),
-        (&default.node, &default.http, &default.engine, &default.cluster, &default.log)
-    );
-    assert_eq!(read_back.declared(), Vec::<String>::new());
-    for setting in schema::all() {
-        assert!(text.contains(&format!("{} = ", setting.leaf())), "{} is missing", setting.path);
-        assert!(text.contains(&setting.variable()), "{} is missing", setting.variable());
-    }
-}
-
-#[test]
-fn the_examples_in_the_commented_defaults_can_be_used() {
-    for setting in schema::all().filter(|setting| (setting.show)(&Config::default()).is_none()) {
-        // As a variable would give it: text, whatever it means.
-        let text = setting.example.trim_matches('"');
-        let outcome = (setting.set)(&mut Config::default(), &Raw::Loose(text.to_owned()));
-        assert_eq!(outcome, Ok(()), "{}", setting.path);
-    }
-}
-
-#[test]
 fn flags_win_over_environment_over_file_over_defaults() {
     let text = "[engine]\nnamespace = 'file'\nshards = 2\npartitions = 2\n";
     let sources = Sources {
@@ -370,8 +345,8 @@ CONSORT_SOMETHING_ELSE_ENTIRELY: no setting has this environment variable
 fn without_a_file_the_tour_runs_and_on_no_other_engine() {
     let tour = Config::resolve(&Sources::default()).unwrap();
     assert_eq!(tour.engine.url.reveal(), TOUR_ENGINE);
-    assert_eq!((tour.definitions.streams.len(), tour.definitions.views.len()), (2, 9));
-    assert_eq!(tour.once.spaces.len(), 1);
+    assert_eq!((tour.definitions().streams.len(), tour.definitions().views.len()), (2, 9));
+    assert_eq!(tour.once().spaces.len(), 1);
 
     let sources = Sources {
         flags: vec![Flag::new("--engine", "engine.url", "memory:")],

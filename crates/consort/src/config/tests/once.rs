@@ -31,7 +31,7 @@ upstream = 'http://127.0.0.1:9000/'
 #[test]
 fn every_setting_of_a_space_is_read_and_no_key_is_shown() {
     let config = Config::resolve(&file(ALL)).unwrap_or_else(|problems| panic!("{problems}"));
-    let OnceConfig { cache, waiters, waiters_per_key, spaces } = &config.once;
+    let OnceConfig { cache, waiters, waiters_per_key, spaces } = config.once();
     let default = OnceConfig::default();
     assert_eq!((*cache, *waiters, *waiters_per_key), (1 << 30, 7, default.waiters_per_key));
     let [all, few] = &spaces[..] else { panic!("{spaces:?}") };
@@ -156,8 +156,8 @@ fn settings_of_all_spaces_stand_beside_their_tables() {
     // A space may have the name of such a setting.
     let text = "[once]\nwaiters = 5\n[once.cache]\nupstream = 'http://h/'\n";
     let config = Config::resolve(&file(text)).unwrap_or_else(|problems| panic!("{problems}"));
-    assert_eq!((config.once.waiters, config.once.spaces[0].name.as_str()), (5, "cache"));
+    assert_eq!((config.once().waiters, config.once().spaces[0].name.as_str()), (5, "cache"));
     let variables = environment(&[("CONSORT_ONCE_CACHE", "0B")]);
     let config = Config::resolve(&Sources { environment: variables, ..file(text) });
-    assert_eq!(config.unwrap_or_else(|problems| panic!("{problems}")).once.cache, 0);
+    assert_eq!(config.unwrap_or_else(|problems| panic!("{problems}")).once().cache, 0);
 }
