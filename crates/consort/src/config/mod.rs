@@ -14,6 +14,7 @@ mod declared;
 mod defaults;
 mod document;
 mod feeds;
+mod node_config;
 mod node_tables;
 mod once;
 mod overrides;
@@ -34,14 +35,13 @@ mod typed;
 use std::any::type_name;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
-
-use consort_server::Tokens;
 
 pub use defaults::commented_defaults;
 pub use feeds::FeedsConfig;
+pub use node_config::{
+    ClusterConfig, Durability, EngineConfig, HttpConfig, LogConfig, LogFormat, NodeConfig,
+};
 pub use once::OnceConfig;
 pub use overrides::Flag;
 pub use problem::{Problem, Problems};
@@ -88,75 +88,6 @@ pub struct Config {
     parts: SettingsMap,
     /// The specs that it was read by.
     catalog: Catalog,
-}
-
-/// `[node]`
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct NodeConfig {
-    /// `None`: host name and a random part, chosen when the node starts.
-    pub id: Option<String>,
-}
-
-/// `[http]`
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HttpConfig {
-    pub listen: SocketAddr,
-    /// Host and port by which others reach the node; `None`: where it listens.
-    pub advertise: Option<String>,
-    /// From `tokens`, or from the file named by `tokens_file`.
-    pub tokens: Tokens,
-    pub tokens_file: Option<PathBuf>,
-    pub max_body: u64,
-    pub max_connections: usize,
-    pub first_byte_timeout: Duration,
-    pub header_timeout: Duration,
-    pub body_timeout: Duration,
-}
-
-/// `[engine]`
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EngineConfig {
-    pub url: SecretUrl,
-    pub broker: Option<SecretUrl>,
-    pub namespace: String,
-    /// `None`: as many as suit the engine, see [`EngineConfig::partitions`].
-    pub partitions: Option<u16>,
-    pub shards: u16,
-    pub durability: Durability,
-    pub allow_volatile: bool,
-    pub tls_ca: Option<PathBuf>,
-}
-
-/// What the embedded engine has done with a write before it counts as done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Durability {
-    /// On the disk: survives a power loss.
-    Fsync,
-    /// With the operating system: survives a killed process.
-    Process,
-}
-
-/// `[cluster]`
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClusterConfig {
-    /// How long a node may be silent before its work is taken over.
-    pub lease: Duration,
-    /// How often it says that it is there.
-    pub heartbeat: Duration,
-}
-
-/// `[log]`
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogConfig {
-    pub format: LogFormat,
-    /// A level, or directives of tracing's `EnvFilter`.
-    pub level: String,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LogFormat {
-    Text,
-    Json,
 }
 
 /// Where settings come from; the environment wins over the file, and the flags over both.
@@ -338,68 +269,6 @@ impl Config {
 impl Default for Config {
     fn default() -> Config {
         Config::with_parts(&PARTS)
-    }
-}
-
-impl Default for HttpConfig {
-    fn default() -> HttpConfig {
-        let limits = consort_server::Limits::default();
-        HttpConfig {
-            listen: SocketAddr::from(([127, 0, 0, 1], 7400)),
-            advertise: None,
-            tokens: Tokens::default(),
-            tokens_file: None,
-            max_body: limits.max_body,
-            max_connections: limits.max_connections,
-            first_byte_timeout: limits.first_byte,
-            header_timeout: limits.header,
-            body_timeout: limits.body,
-        }
-    }
-}
-
-/// Partitions of a new stream where nodes share the work.
-const PARTITIONS_SHARED: u16 = 32;
-
-/// Partitions of a new stream where one node does all the work. More of them make frames smaller, and each
-/// frame costs; fewer leave processors without work where there are many, though one thread writes for all.
-const PARTITIONS_ALONE: u16 = 4;
-
-impl EngineConfig {
-    /// Partitions of a new stream that does not say how many.
-    pub fn partitions(&self) -> u16 {
-        let alone = ["embedded", "memory"].contains(&self.url.scheme());
-        self.partitions.unwrap_or(if alone { PARTITIONS_ALONE } else { PARTITIONS_SHARED })
-    }
-}
-
-impl Default for EngineConfig {
-    fn default() -> EngineConfig {
-        EngineConfig {
-            url: SecretUrl::new("embedded:./consort-data"),
-            broker: None,
-            namespace: "default".to_owned(),
-            partitions: None,
-            shards: 16,
-            durability: Durability::Fsync,
-            allow_volatile: false,
-            tls_ca: None,
-        }
-    }
-}
-
-impl Default for ClusterConfig {
-    fn default() -> ClusterConfig {
-        ClusterConfig {
-            lease: consort_cluster::node::TTL,
-            heartbeat: consort_cluster::node::HEARTBEAT,
-        }
-    }
-}
-
-impl Default for LogConfig {
-    fn default() -> LogConfig {
-        LogConfig { format: LogFormat::Text, level: "info".to_owned() }
     }
 }
 

@@ -34,19 +34,30 @@ pub(super) static NODE: PartConfig = PartConfig {
     ..PartConfig::new("node")
 };
 
-static NODE_SETTINGS: [SettingSpec; 1] = [SettingSpec::new(
-    "id",
-    &[
-        "The node's name in the cluster; no two live nodes may share one.",
-        "Default: host name and a random part.",
-    ],
-)
-.with_example("\"a\"")
-.with_reader(|config, raw| {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    read::name(raw, 64, allowed, "letters, digits, '.', '_' and '-'")
-        .map(|id| config.node.id = Some(id))
-})];
+static NODE_SETTINGS: [SettingSpec; 2] = [
+    SettingSpec::new(
+        "id",
+        &[
+            "The node's name in the cluster; no two live nodes may share one.",
+            "Default: host name and a random part.",
+        ],
+    )
+    .with_example("\"a\"")
+    .with_reader(|config, raw| {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        read::name(raw, 64, allowed, "letters, digits, '.', '_' and '-'")
+            .map(|id| config.node.id = Some(id))
+    }),
+    SettingSpec::new(
+        "data",
+        &[
+            "The folder for this node's own files, such as the caches of databases. Nodes on one machine need one each.",
+            "Default: the folder 'node' in that of an embedded engine; ./consort-node with other engines.",
+        ],
+    )
+    .with_example("\"./consort-node\"")
+    .with_reader(|config, raw| read::folder(raw).map(|data| config.node.data = Some(data))),
+];
 
 static HTTP: [SettingSpec; 9] = [
     SettingSpec::new(

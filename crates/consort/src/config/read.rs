@@ -161,6 +161,13 @@ pub(crate) fn path(raw: &Raw) -> Read<PathBuf> {
     }
 }
 
+pub(crate) fn folder(raw: &Raw) -> Read<PathBuf> {
+    match text(raw)? {
+        "" => Err("must be the path of a folder, not empty".to_owned()),
+        path => Ok(PathBuf::from(path)),
+    }
+}
+
 /// A list of addresses, and of networks as in `10.0.0.0/8`.
 pub(crate) fn networks(raw: &Raw) -> Result<Vec<IpNet>, String> {
     let wanted =
