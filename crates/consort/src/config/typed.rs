@@ -44,8 +44,7 @@ impl SettingsMap {
 impl Clone for SettingsMap {
     fn clone(&self) -> SettingsMap {
         // Not the box's own method: it would put a box into a box.
-        let clone = |(id, erased): (&TypeId, &Box<dyn Erased>)| (*id, (**erased).clone_erased());
-        SettingsMap(self.0.iter().map(clone).collect())
+        SettingsMap(self.0.iter().map(|(id, erased)| (*id, (**erased).clone_erased())).collect())
     }
 }
 
