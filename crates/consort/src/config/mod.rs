@@ -8,9 +8,9 @@
 //! Streams, views, sinks and spaces of once have names of the user's choice, so the file alone declares them:
 //! [`document`] finds them, and the parts read them.
 
-mod catalog;
+pub(crate) mod catalog;
 mod checks;
-mod declared;
+pub(crate) mod declared;
 mod defaults;
 mod document;
 mod feeds;
@@ -18,15 +18,15 @@ mod node_config;
 mod node_tables;
 mod once;
 mod overrides;
-mod part;
-mod problem;
-mod read;
-mod reader;
+pub(crate) mod part;
+pub(crate) mod problem;
+pub(crate) mod read;
+pub(crate) mod reader;
 mod redact;
 mod reference;
 pub mod relay;
 mod routes;
-mod spec;
+pub(crate) mod spec;
 mod spot;
 mod streams;
 mod suggest;

@@ -1,5 +1,6 @@
 //! What a part hands to the config code: its tables, its settings, its reserved paths, its checks and its lines for
-//! `consort check`. [`PARTS`] is the only list of parts here; everything else loops over it.
+//! `consort check`. [`PARTS`] is the only list of parts here; everything else loops over it. A part may stand in any
+//! module of this crate.
 
 use std::fmt;
 
@@ -29,7 +30,8 @@ pub(crate) struct PartConfig {
     pub(crate) reserved: &'static [&'static str],
     /// Puts the part's own type into the config. [`insert_defaults`] does for most parts.
     pub(crate) insert: fn(&mut Config),
-    /// Checks across settings, and settings that derive from others. Runs when all sources have been read.
+    /// Checks across settings, and settings that derive from others. Runs when all sources have been read, in the
+    /// order of the list: a part may look at the settings of those before it, as feeds do at those of streams.
     pub(crate) finish: fn(&mut Config, &Given, &mut Vec<Problem>),
     /// What a config declares of the part.
     pub(crate) summary: fn(&Config) -> Summary,

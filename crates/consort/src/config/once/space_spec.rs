@@ -72,7 +72,7 @@ static SETTINGS: [SettingSpec; 14] = [
         .with_default("true"),
     SettingSpec::new(
         "on_error",
-        &["a failure is everybody's; \"reelect\": on every other node one more tries"],
+        &["\"keep\": all who wait get the failure; \"reelect\": on every other node one more request tries"],
     )
     .with_default("\"keep\""),
     SettingSpec::new(

@@ -92,7 +92,7 @@ static SETTINGS: [SettingSpec; 15] = [
         .with_default("\"adaptive\""),
     SettingSpec::new(
         "unknown_fields",
-        &["or \"ignore\", which is the default for lines"],
+        &["\"reject\" or \"ignore\"; for lines the default is \"ignore\""],
     )
     .with_default("\"reject\""),
     SettingSpec::new(

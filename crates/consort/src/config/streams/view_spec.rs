@@ -55,7 +55,7 @@ static SETTINGS: [SettingSpec; 18] = [
     SettingSpec::new("by", &["one value for each group; default: one for all"])
         .with_example("[\"city\", { wait_minutes = \"wait / 60\" }]"),
     SettingSpec::new("count", &["how many events"]).with_example("true"),
-    SettingSpec::new("sum", &["of an expression: int or decimal"]).with_example("\"paid\""),
+    SettingSpec::new("sum", &["the sum of an expression: int or decimal"]).with_example("\"paid\""),
     SettingSpec::new("min", &["the smallest value of an expression"]).with_example("\"wait\""),
     SettingSpec::new("max", &["the largest value of an expression"]).with_example("\"wait\""),
     SettingSpec::new("last", &["the value of the latest event"]).with_example("\"rider\""),
@@ -79,7 +79,7 @@ static SETTINGS: [SettingSpec; 18] = [
     SettingSpec::new("keep", &["how long a closed window is kept"]).with_default("\"1h\""),
     SettingSpec::new(
         "late",
-        &["an event after that amends the closed window; \"list\": it is listed and not counted"],
+        &["\"amend\": an event after that amends the closed window; \"list\": it is listed and not counted"],
     )
     .with_default_from(|| quoted(Late::default().name())),
     SettingSpec::new("sink", &["the sink, or sinks, that rows of closed windows go to"])

@@ -153,6 +153,18 @@ fn settings_of_all_spaces_stand_beside_their_tables() {
         assert_eq!(told(text), [expected], "{text}");
         assert!(!problems(text).contains("s3cret"), "{}", problems(text));
     }
+    let sources = Sources {
+        environment: environment(&[("CONSORT_ONCE_CAHCE", "1"), ("CONSORT_ONCE_ITEMS_WAIT", "1")]),
+        flags: vec![Flag::set("once.cahce=1"), Flag::set("once.items.upstream=1")],
+        ..file("")
+    };
+    let told = Config::resolve(&sources).unwrap_err().to_string();
+    let expected = "\
+CONSORT_ONCE_CAHCE: no setting has this environment variable; did you mean CONSORT_ONCE_CACHE?
+CONSORT_ONCE_ITEMS_WAIT: spaces of once are declared in the config file
+--set once.cahce: unknown setting 'once.cahce'; did you mean 'once.cache'?
+--set once.items.upstream: spaces of once are declared in the config file";
+    assert_eq!(told, expected);
     // A space may have the name of such a setting.
     let text = "[once]\nwaiters = 5\n[once.cache]\nupstream = 'http://h/'\n";
     let config = Config::resolve(&file(text)).unwrap_or_else(|problems| panic!("{problems}"));

@@ -209,3 +209,22 @@ fn the_commented_defaults_have_a_parts_tables() {
     }
     good(&file(&text));
 }
+
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "'size' is read in [gadget.a] and has no spec")]
+fn a_setting_without_a_spec_cannot_be_read() {
+    static FORGETFUL: PartConfig = PartConfig {
+        declarations: &[DeclarationSpec {
+            table: "gadget",
+            plural: "gadgets",
+            doc: "something that turns",
+            settings: &GADGET,
+            read: |reader, _, _| drop(reader.get("size")),
+            sibling: None,
+            examples: &[],
+        }],
+        ..PartConfig::new("forgetful")
+    };
+    let _ = Config::resolve_with(&file("[gadget.a]\n"), &[&FORGETFUL]);
+}

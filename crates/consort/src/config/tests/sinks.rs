@@ -145,6 +145,17 @@ fn each_mistake_is_told_with_its_place_and_never_with_a_secret() {
 }
 
 #[test]
+fn the_address_of_a_webhook_is_in_no_message() {
+    for mistake in ["kind = 'file'\npath = 'x'", "kind = 'webhook'\nsecret = 'short'", "kind = "] {
+        let text = format!("[sink.x]\nurl = \"https://example.org/s3cret\"\n{mistake}");
+        assert!(!problems(&text).contains("s3cret"), "{}", problems(&text));
+    }
+    // Passwords alone are hidden where they have a place of their own.
+    let told = problems("[sink.x]\nkind = 'file'\npath = 'x'\nurl = \"amqp://u:s3cret@h\"");
+    assert!(told.contains("url = \"amqp://u:***@h\""), "{told}");
+}
+
+#[test]
 fn a_name_that_cannot_be_a_sinks_is_told() {
     let text = "[sink.'a b']\nkind = 'file'\npath = 'x'\n";
     assert!(told(text)[0].contains("the name of a sink must be"), "{:?}", told(text));
