@@ -220,7 +220,7 @@ fn a_setting_without_a_spec_cannot_be_read() {
             plural: "gadgets",
             doc: "something that turns",
             settings: &GADGET,
-            read: |reader, _, _| drop(reader.get("size")),
+            read: |reader, _, _| assert!(reader.get("size").is_none()),
             sibling: None,
             examples: &[],
         }],

@@ -69,6 +69,19 @@ fn outlets_are_the_sinks_that_views_name() {
     assert_eq!(wrong.to_string(), "view 'v' names the sink 'no', which is not declared");
 }
 
+#[test]
+fn views_with_windows_emit_rows_and_other_views_none() {
+    let text = format!(
+        "{ALL}[stream.s]\nform = 'line'\n[view.total]\nfrom = 's'\ncount = true\n\
+         [view.minutes]\nfrom = 's'\ncount = true\nwindow = '1m'\nsink = ['file', 'hook']\n\
+         [view.hours]\nfrom = 's'\ncount = true\nwindow = '1h'\n"
+    );
+    let config = Config::resolve(&file(&text)).unwrap_or_else(|problems| panic!("{problems}"));
+    let rows: Vec<_> = config.rows().iter().map(|(view, sinks)| (&**view, &sinks[..])).collect();
+    let both = ["file".to_owned(), "hook".to_owned()];
+    assert_eq!(rows, [("hours", &[][..]), ("minutes", &both[..])]);
+}
+
 /// What stands below `[sink.x]`, from line 2 on.
 const MISTAKES: &[(&str, &str)] = &[
     (
