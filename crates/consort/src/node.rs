@@ -3,7 +3,6 @@
 
 use std::net::SocketAddr;
 use std::num::NonZero;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
@@ -83,9 +82,9 @@ impl Node {
         let resolvers = Resolvers::default();
         let cluster = Cluster::new(wanted(), resolvers.clone(), &mut metrics);
         let peers = Peers::new(cluster.clone(), &config.http.tokens);
-        let services = Services::new(&engine, cluster.clone(), peers, PathBuf::from("."));
+        let services = Services::new(&engine, cluster.clone(), peers, config.data_folder());
 
-        let definitions = Arc::new(config.definitions.agree(&*services.store).await?);
+        let definitions = Arc::new(config.definitions().agree(&*services.store).await?);
         let mut opened = Opened::default();
         for part in &parts {
             let opening = Opening {

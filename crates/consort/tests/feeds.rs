@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use consort::config::{ConfigFile, Sources};
+use consort::config::{ConfigFile, FeedsConfig, Sources};
 use consort::parts::RolesPart;
 use consort::{Config, Node};
 use consort_kernel::row::Group;
@@ -36,7 +36,7 @@ async fn start(sink: &str) -> (Node, Arc<dyn Store>) {
     let file = Some(ConfigFile { name: "test".into(), text });
     let config = Config::resolve(&Sources { file, ..Sources::default() });
     let mut config = config.unwrap_or_else(|problems| panic!("{problems}"));
-    config.rows.insert("v".into(), vec!["f".into()]);
+    config.part_mut::<FeedsConfig>().rows.insert("v".into(), vec!["f".into()]);
     let store = Arc::new(OnceLock::new());
     let found = Arc::clone(&store);
     let part = RolesPart::new("test", move |services| {

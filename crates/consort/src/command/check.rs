@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use consort::Config;
-use consort::config::counted;
 
 use super::settings::SettingArgs;
 use super::{FAILED, fail};
@@ -41,15 +40,7 @@ fn would_run(config: &Config) -> String {
         engine.partitions(),
         engine.shards
     );
-    let declared = &config.definitions;
-    let streams = counted(declared.streams.len(), "stream");
-    text.push_str(&format!("\n  {streams}, {}", counted(declared.views.len(), "view")));
-    if !config.sinks.is_empty() {
-        text.push_str(&format!(", {}", counted(config.sinks.len(), "sink")));
-    }
-    if !config.once.spaces.is_empty() {
-        text.push_str(&format!(", {}", counted(config.once.spaces.len(), "once space")));
-    }
+    text.push_str(&format!("\n  {}", config.counts()));
     for line in config.declared() {
         text.push_str(&format!("\n  {line}"));
     }

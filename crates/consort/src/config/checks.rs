@@ -1,23 +1,16 @@
-//! Checks that need more than one setting, or a look at a file that a setting names.
+//! Checks of the node's own tables that need more than one setting, or a look at a file that a setting names.
 
 use std::fs;
 use std::path::Path;
 
-use consort_feeds::{SinkConfig, SinkKind};
 use consort_server::Tokens;
 
 use super::problem::{Place, Problem};
 use super::read::duration_text;
 use super::{ClusterConfig, Config, Given, TOUR_ENGINE};
 
-/// `has_file` is false on the tour.
-pub(super) fn across(
-    config: &mut Config,
-    given: &Given,
-    has_file: bool,
-    problems: &mut Vec<Problem>,
-) {
-    if !has_file {
+pub(super) fn across(config: &mut Config, given: &Given, problems: &mut Vec<Problem>) {
+    if given.tour {
         tour_engine(config, given, problems);
     }
     broker_needs_redis(config, given, problems);
@@ -29,7 +22,7 @@ pub(super) fn across(
 
 impl Given {
     /// Where a setting was given, when it was and could be read.
-    fn place(&self, path: &str) -> Option<Place> {
+    pub(crate) fn place(&self, path: &str) -> Option<Place> {
         self.places.get(path).filter(|_| !self.unreadable.contains(path)).cloned()
     }
 }
@@ -61,18 +54,13 @@ fn broker_needs_redis(config: &Config, given: &Given, problems: &mut Vec<Problem
 fn authority_needs_tls(config: &Config, given: &Given, problems: &mut Vec<Problem>) {
     let Some(place) = given.place("engine.tls_ca") else { return };
     let Some(path) = &config.engine.tls_ca else { return };
-    if ["engine.url", "engine.broker", "stream.amqp"]
-        .iter()
-        .any(|path| given.unreadable.contains(path))
-    {
+    let unreadable = |path: &&str| given.unreadable.contains(*path);
+    if given.may_be_over_tls || ["engine.url", "engine.broker"].iter().any(unreadable) {
         return;
     }
-    let sources = config.streams.values().filter_map(|stream| stream.amqp.as_ref());
-    let mut brokers = sources.map(|source| &source.url).chain(&config.engine.broker);
-    let to_sink = |sink: &SinkConfig| matches!(&sink.kind, SinkKind::Amqp(amqp) if amqp.url.reveal().starts_with("amqps:"));
     let over_tls = config.engine.url.scheme().starts_with("rediss")
-        || brokers.any(|broker| broker.scheme() == "amqps")
-        || config.sinks.iter().any(to_sink);
+        || config.engine.broker.as_ref().is_some_and(|broker| broker.scheme() == "amqps")
+        || given.over_tls;
     if !over_tls {
         let message = "'tls_ca' in [engine] has no use: neither 'url' nor 'broker' is over TLS; \
                        begin one with rediss:// or amqps://, or leave out 'tls_ca'";
@@ -133,7 +121,7 @@ fn reachable_needs_tokens(config: &Config, given: &Given, problems: &mut Vec<Pro
 fn heartbeats_fit_the_lease(config: &Config, given: &Given, problems: &mut Vec<Problem>) {
     let ClusterConfig { lease, heartbeat } = config.cluster;
     let places = ["cluster.heartbeat", "cluster.lease"];
-    if heartbeat * 3 <= lease || places.iter().any(|path| given.unreadable.contains(path)) {
+    if heartbeat * 3 <= lease || places.iter().any(|path| given.unreadable.contains(*path)) {
         return;
     }
     let Some(place) = places.iter().find_map(|path| given.place(path)) else { return };

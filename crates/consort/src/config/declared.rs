@@ -1,125 +1,62 @@
-//! Streams, views and sinks as a file declares them: a tree of values with their spans, before anybody knows
-//! what they should be.
+//! Declared tables as they stand in a file: a tree of values with their spans, before anything is known of their
+//! meaning.
 
-use std::fmt;
 use std::ops::Range;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::part::DeclarationSpec;
 use super::read::Raw;
-use super::{once, sinks, streams, views};
 
 /// A value with its span, and what is in it.
-pub(super) struct Node {
-    pub(super) raw: Raw,
-    pub(super) span: Range<usize>,
-    pub(super) parts: Parts,
+pub(crate) struct Node {
+    pub(crate) raw: Raw,
+    pub(crate) span: Range<usize>,
+    pub(crate) contents: Contents,
 }
 
 /// What a value consists of.
-pub(super) enum Parts {
+pub(crate) enum Contents {
     None,
     List(Vec<Node>),
     Table(Vec<Entry>),
 }
 
 /// A name in a table, with its value.
-pub(super) struct Entry {
-    pub(super) name: String,
+pub(crate) struct Entry {
+    pub(crate) name: String,
     /// Of the name.
-    pub(super) span: Range<usize>,
-    pub(super) value: Node,
+    pub(crate) span: Range<usize>,
+    pub(crate) value: Node,
 }
 
-/// What can be declared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Stream,
-    View,
-    Sink,
-    Once,
-}
-
-/// `[stream.NAME]`, `[view.NAME]`, `[sink.NAME]` or `[once.NAME]`.
-pub(super) struct Declaration {
-    pub(super) kind: Kind,
-    pub(super) name: String,
+/// A table that the user named, such as `[stream.NAME]`.
+pub(crate) struct Declaration {
+    pub(crate) spec: &'static DeclarationSpec,
+    pub(crate) name: String,
     /// Of the name.
-    pub(super) span: Range<usize>,
-    pub(super) settings: Vec<Entry>,
+    pub(crate) span: Range<usize>,
+    pub(crate) settings: Vec<Entry>,
     /// Whether something in it is not TOML, so that what is missing may just not have been understood.
-    pub(super) broken: bool,
-}
-
-impl Kind {
-    pub(super) const ALL: [Kind; 4] = [Kind::Stream, Kind::View, Kind::Sink, Kind::Once];
-
-    /// The kind whose declarations stand in this table.
-    pub(super) fn of(table: &str) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| kind.table() == table)
-    }
-
-    pub(super) fn table(self) -> &'static str {
-        match self {
-            Kind::Stream => "stream",
-            Kind::View => "view",
-            Kind::Sink => "sink",
-            Kind::Once => "once",
-        }
-    }
-
-    /// The settings that it takes.
-    pub(super) fn settings(self) -> &'static [&'static str] {
-        match self {
-            Kind::Stream => &streams::SETTINGS,
-            Kind::View => &views::SETTINGS,
-            Kind::Sink => &sinks::SETTINGS,
-            Kind::Once => &once::SETTINGS,
-        }
-    }
-
-    /// The kind that takes a setting which this one is easily taken to have.
-    pub(super) fn other_with(self, setting: &str) -> Option<Kind> {
-        let other = match self {
-            Kind::Stream => Kind::View,
-            Kind::View => Kind::Stream,
-            Kind::Sink | Kind::Once => return None,
-        };
-        other.settings().contains(&setting).then_some(other)
-    }
-
-    /// The settings of which nothing may be shown.
-    pub(super) fn hidden(self) -> &'static [&'static str] {
-        match self {
-            Kind::Stream | Kind::View => &["amqp"],
-            Kind::Sink => &sinks::HIDDEN,
-            Kind::Once => &once::HIDDEN,
-        }
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.table())
-    }
+    pub(crate) broken: bool,
 }
 
 impl Node {
-    pub(super) fn of(value: &Spanned<DeValue<'_>>) -> Node {
-        let parts = match value.get_ref() {
-            DeValue::Array(items) => Parts::List(items.iter().map(Node::of).collect()),
-            DeValue::Table(table) => Parts::Table(entries(table)),
-            _ => Parts::None,
+    pub(crate) fn new(value: &Spanned<DeValue<'_>>) -> Node {
+        let contents = match value.get_ref() {
+            DeValue::Array(items) => Contents::List(items.iter().map(Node::new).collect()),
+            DeValue::Table(table) => Contents::Table(entries(table)),
+            _ => Contents::None,
         };
-        Node { raw: raw(value.get_ref()), span: value.span(), parts }
+        Node { raw: raw(value.get_ref()), span: value.span(), contents }
     }
 }
 
 /// The entries of a table as they stand in the file, from top to bottom.
-pub(super) fn entries(table: &DeTable<'_>) -> Vec<Entry> {
+pub(crate) fn entries(table: &DeTable<'_>) -> Vec<Entry> {
     let entry = |(name, value): (&Spanned<std::borrow::Cow<'_, str>>, &Spanned<DeValue<'_>>)| {
-        Entry { name: name.get_ref().to_string(), span: name.span(), value: Node::of(value) }
+        Entry { name: name.get_ref().to_string(), span: name.span(), value: Node::new(value) }
     };
     let mut entries: Vec<Entry> = table.iter().map(entry).collect();
     entries.sort_by_key(|entry| entry.span.start);
@@ -127,21 +64,21 @@ pub(super) fn entries(table: &DeTable<'_>) -> Vec<Entry> {
 }
 
 /// The spans of all names and plain values below `entry`, its own name included.
-pub(super) fn spans(entry: &Entry, found: &mut Vec<Range<usize>>) {
+pub(crate) fn spans(entry: &Entry, found: &mut Vec<Range<usize>>) {
     found.push(entry.span.clone());
     spans_in(&entry.value, found);
 }
 
 fn spans_in(node: &Node, found: &mut Vec<Range<usize>>) {
-    match &node.parts {
-        Parts::None => found.push(node.span.clone()),
-        Parts::List(items) => items.iter().for_each(|item| spans_in(item, found)),
-        Parts::Table(entries) => entries.iter().for_each(|entry| spans(entry, found)),
+    match &node.contents {
+        Contents::None => found.push(node.span.clone()),
+        Contents::List(items) => items.iter().for_each(|item| spans_in(item, found)),
+        Contents::Table(entries) => entries.iter().for_each(|entry| spans(entry, found)),
     }
 }
 
 /// The value without its spans.
-pub(super) fn raw(value: &DeValue<'_>) -> Raw {
+pub(crate) fn raw(value: &DeValue<'_>) -> Raw {
     match value {
         DeValue::String(text) => Raw::Text(text.to_string()),
         DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())

@@ -5,26 +5,29 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::declared::{self, Declaration, Entry, Kind};
+use super::catalog::Catalog;
+use super::declared::{self, Contents, Declaration, Entry};
+use super::part::DeclarationSpec;
 use super::problem::{Place, Problem};
+use super::spec::{SettingSpec, Visibility};
 use super::spot::Spots;
 use super::suggest::nearest;
-use super::{Assignment, ConfigFile, schema};
+use super::{Assignment, ConfigFile};
 
 /// What a file holds.
-pub(super) struct Document<'a> {
-    pub(super) spots: Spots<'a>,
-    pub(super) assignments: Vec<Assignment>,
-    /// Streams, views, sinks and spaces of once, not yet checked.
-    pub(super) declarations: Vec<Declaration>,
+pub(crate) struct Document<'a> {
+    pub(crate) spots: Spots<'a>,
+    pub(crate) assignments: Vec<Assignment>,
+    /// Those of all parts, not yet checked.
+    pub(crate) declarations: Vec<Declaration>,
     /// Lines that are not TOML. What the parser made of them is a guess, and a second message about it
     /// would be noise.
-    pub(super) broken: Vec<usize>,
+    pub(crate) broken: Vec<usize>,
 }
 
 impl Document<'_> {
     /// Adds what is wrong with the declarations.
-    pub(super) fn tell(&self, found: Vec<Problem>, problems: &mut Vec<Problem>) {
+    pub(crate) fn tell(&self, found: Vec<Problem>, problems: &mut Vec<Problem>) {
         let broken = |problem: &Problem| problem.line().is_some_and(|l| self.broken.contains(&l));
         problems.extend(found.into_iter().filter(|problem| !broken(problem)));
     }
@@ -32,14 +35,19 @@ impl Document<'_> {
 
 /// Finds everything at once: a syntax error does not hide the unknown names in the rest of the
 /// file.
-pub(super) fn read<'a>(file: &'a ConfigFile, problems: &mut Vec<Problem>) -> Document<'a> {
+pub(crate) fn read<'a>(
+    file: &'a ConfigFile,
+    catalog: &'a Catalog,
+    problems: &mut Vec<Problem>,
+) -> Document<'a> {
     let (root, errors) = DeTable::parse_recoverable(&file.text);
     let spots = match errors.is_empty() {
-        true => spots(file, root.get_ref()),
+        true => spots(file, catalog, root.get_ref()),
         // What the parser took for a harmless value may be a secret beside a forgotten quote.
-        false => Spots::new(file, &[], &[]),
+        false => Spots::new(file, catalog, &[], &[]),
     };
     let mut walk = Walk {
+        catalog,
         spots: &spots,
         assignments: Vec::new(),
         declarations: Vec::new(),
@@ -72,29 +80,30 @@ pub(super) fn read<'a>(file: &'a ConfigFile, problems: &mut Vec<Problem>) -> Doc
     document
 }
 
-/// Lines of streams, views and sinks may be shown, but for those with addresses and secrets, and with names
-/// that nobody knows.
-fn spots<'a>(file: &'a ConfigFile, root: &DeTable<'_>) -> Spots<'a> {
+/// Lines of declared settings may be shown, except those with addresses, with secrets, and with unknown names.
+fn spots<'a>(file: &'a ConfigFile, catalog: &'a Catalog, root: &DeTable<'_>) -> Spots<'a> {
     let (mut harmless, mut other) = (Vec::new(), Vec::new());
     for table in declared::entries(root) {
-        let declared::Parts::Table(tables) = &table.value.parts else { continue };
+        let Contents::Table(tables) = &table.value.contents else { continue };
         for table_entry in tables {
-            let kind = Kind::of(&table.name);
-            let settings = match (kind, &table_entry.value.parts) {
-                (Some(kind), declared::Parts::Table(settings)) => settings
+            let spec = catalog.declaration(&table.name);
+            let settings = match (spec, &table_entry.value.contents) {
+                (Some(spec), Contents::Table(settings)) => settings
                     .iter()
-                    .map(|entry| (entry, kind.settings().contains(&&*entry.name)))
+                    .map(|entry| (entry, spec.find(&entry.name).is_some_and(is_harmless)))
                     .collect(),
                 _ => vec![(table_entry, false)],
             };
-            for (entry, known) in settings {
-                let hidden = kind.is_some_and(|kind| kind.hidden().contains(&&*entry.name));
-                let known = known && !hidden;
-                declared::spans(entry, if known { &mut harmless } else { &mut other });
+            for (entry, harmless_one) in settings {
+                declared::spans(entry, if harmless_one { &mut harmless } else { &mut other });
             }
         }
     }
-    Spots::new(file, &harmless, &other)
+    Spots::new(file, catalog, &harmless, &other)
+}
+
+fn is_harmless(setting: &SettingSpec) -> bool {
+    [Visibility::Plain, Visibility::PlainInTable].contains(&setting.visibility)
 }
 
 /// The parser's message, or a plainer one for the two commonest slips: a text without quotes, and
@@ -114,6 +123,7 @@ fn syntax_message(text: &str, at: usize, message: &str) -> String {
 type Name<'a> = Spanned<std::borrow::Cow<'a, str>>;
 
 struct Walk<'a> {
+    catalog: &'a Catalog,
     spots: &'a Spots<'a>,
     assignments: Vec<Assignment>,
     declarations: Vec<Declaration>,
@@ -124,10 +134,10 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn table(&mut self, name: &Name<'_>, value: &Spanned<DeValue<'_>>) {
-        if let Some(kind) = Kind::of(name.get_ref()) {
-            return self.declarations(kind, name, value);
+        if let Some(spec) = self.catalog.declaration(name.get_ref()) {
+            return self.declarations(spec, name, value);
         }
-        let known = schema::TABLES.iter().any(|(table, _)| table == name.get_ref());
+        let known = self.catalog.table(name.get_ref()).is_some();
         self.starts.push((name.span().start, None));
         match value.get_ref() {
             DeValue::Table(inner) if known => {
@@ -144,13 +154,14 @@ impl Walk<'_> {
                 ),
             ),
             DeValue::Table(_) => {
-                let tables = schema::TABLES.iter().map(|(table, _)| *table);
-                let hint = nearest(name.get_ref(), tables.chain(Kind::ALL.map(Kind::table)));
+                let tables = self.catalog.tables().map(|table| table.name);
+                let declared = self.catalog.declarations().map(|spec| spec.table);
+                let hint = nearest(name.get_ref(), tables.chain(declared));
                 let hint = hint.map_or(String::new(), |near| format!("; did you mean [{near}]?"));
                 self.problem(name.span(), format!("unknown table [{}]{hint}", name.get_ref()));
             }
             _ => {
-                let hint = belongs_elsewhere(name.get_ref()).unwrap_or_default();
+                let hint = self.belongs_elsewhere(name.get_ref()).unwrap_or_default();
                 let message =
                     format!("unknown setting '{}' outside of any table{hint}", name.get_ref());
                 self.problem(name.span(), message);
@@ -161,56 +172,61 @@ impl Walk<'_> {
     fn setting(&mut self, table: &str, leaf: &Name<'_>, value: &Spanned<DeValue<'_>>) {
         let name = leaf.get_ref();
         self.starts.push((leaf.span().start, None));
-        match schema::find(&format!("{table}.{name}")) {
+        match self.catalog.find(&format!("{table}.{name}")) {
             Some(setting) => {
                 let place = self.spots.place(&value.span());
                 let raw = declared::raw(value.get_ref());
                 self.assignments.push(Assignment { setting, raw, place });
             }
             None => {
-                let siblings = schema::all().filter(|setting| setting.table() == table);
-                let hint = match nearest(name, siblings.map(|setting| setting.leaf())) {
+                let hint = match nearest(name, self.names_in(table)) {
                     Some(near) => format!("; did you mean '{near}'?"),
-                    None => belongs_elsewhere(name).unwrap_or_default(),
+                    None => self.belongs_elsewhere(name).unwrap_or_default(),
                 };
                 self.problem(leaf.span(), format!("unknown setting '{name}' in [{table}]{hint}"));
             }
         }
     }
 
-    fn declarations(&mut self, kind: Kind, table: &Name<'_>, value: &Spanned<DeValue<'_>>) {
+    fn declarations(
+        &mut self,
+        spec: &'static DeclarationSpec,
+        table: &Name<'_>,
+        value: &Spanned<DeValue<'_>>,
+    ) {
+        let noun = spec.table;
         let DeValue::Table(inner) = value.get_ref() else {
-            let message = format!("'{kind}' must be tables: write [{kind}.NAME] for each {kind}");
+            let message = format!("'{noun}' must be tables: write [{noun}.NAME] for each {noun}");
             return self.problem(table.span(), message);
         };
         for (leaf, value) in inner {
-            // Some kinds have settings for all that are declared, beside their tables.
+            // Some tables have settings for all that are declared, beside their tables.
             if !matches!(value.get_ref(), DeValue::Table(_))
-                && schema::find(&format!("{kind}.{}", leaf.get_ref())).is_some()
+                && self.catalog.find(&format!("{noun}.{}", leaf.get_ref())).is_some()
             {
-                self.setting(kind.table(), leaf, value);
+                self.setting(noun, leaf, value);
             }
         }
         for Entry { name, span, value } in declared::entries(inner) {
-            if let declared::Parts::Table(settings) = value.parts {
-                self.declaration(Declaration { kind, name, span, settings, broken: false });
+            if let Contents::Table(settings) = value.contents {
+                self.declaration(Declaration { spec, name, span, settings, broken: false });
                 continue;
             }
-            if schema::find(&format!("{kind}.{name}")).is_some() {
+            if self.catalog.find(&format!("{noun}.{name}")).is_some() {
                 continue;
             }
-            let settings = schema::all().filter(|setting| setting.table() == kind.table());
-            let near = nearest(&name, settings.map(|setting| setting.leaf()));
-            if let Some(near) = near.filter(|_| !kind.settings().contains(&&*name)) {
+            let is_declared = spec.find(&name).is_some();
+            let near = nearest(&name, self.names_in(noun));
+            if let Some(near) = near.filter(|_| !is_declared) {
                 let hint = format!("did you mean '{near}'?");
-                self.problem(span, format!("unknown setting '{name}' in [{kind}]; {hint}"));
+                self.problem(span, format!("unknown setting '{name}' in [{noun}]; {hint}"));
                 continue;
             }
-            let hint = match kind.settings().contains(&&*name) {
-                true => format!("give the {kind} a name and write [{kind}.NAME] above it"),
-                false => format!("write [{kind}.{name}] on a line of its own"),
+            let hint = match is_declared {
+                true => format!("give the {noun} a name and write [{noun}.NAME] above it"),
+                false => format!("write [{noun}.{name}] on a line of its own"),
             };
-            self.problem(span, format!("'{name}' in [{kind}] must be a table: {hint}"));
+            self.problem(span, format!("'{name}' in [{noun}] must be a table: {hint}"));
         }
     }
 
@@ -224,12 +240,18 @@ impl Walk<'_> {
         self.declarations.push(declaration);
     }
 
+    /// The names of the settings of a table with a fixed name.
+    fn names_in(&self, table: &str) -> impl Iterator<Item = &'static str> + use<> {
+        let table = self.catalog.table(table);
+        table.into_iter().flat_map(|table| table.settings).map(|setting| setting.name)
+    }
+
+    fn belongs_elsewhere(&self, name: &str) -> Option<String> {
+        let setting = self.catalog.settings().find(|setting| setting.spec.name == name)?;
+        Some(format!("; it belongs in [{}]", setting.table))
+    }
+
     fn problem(&mut self, span: Range<usize>, message: String) {
         self.problems.push(Problem::new(self.spots.place(&span), message));
     }
-}
-
-fn belongs_elsewhere(leaf: &str) -> Option<String> {
-    let setting = schema::all().find(|setting| setting.leaf() == leaf)?;
-    Some(format!("; it belongs in [{}]", setting.table()))
 }

@@ -1,59 +1,63 @@
 //! The node's settings: defaults, file, environment and flags, laid over each other in that order.
 //!
-//! One table, [`schema`], lists every setting with its name, its meaning and how it is read and
-//! shown. The file, the environment, `--set` and `consort config --defaults` are all derived from
-//! it. All problems of all sources are collected, each with its place; none of them ever repeats a
-//! secret.
+//! Every setting is one [`SettingSpec`](spec::SettingSpec). The node's own are in [`node_tables`]; each part brings
+//! its own in a [`PartConfig`], and [`PARTS`] lists those. File, environment, `--set`, suggestions, redaction,
+//! `consort config --defaults` and the [`reference()`] come from the specs. All problems of all sources are
+//! collected, each with its place; none of them ever repeats a secret.
 //!
-//! Streams, views, sinks and spaces of once have names of the user's choice, so they are declared in the file alone:
-//! [`document`] finds them, [`definitions`] makes of them what the node runs.
+//! Streams, views, sinks and spaces of once have names of the user's choice, so the file alone declares them:
+//! [`document`] finds them, and the parts read them.
 
+pub(crate) mod catalog;
 mod checks;
-mod declared;
+pub(crate) mod declared;
 mod defaults;
-mod definitions;
 mod document;
-mod fields;
+mod feeds;
+mod node_config;
+mod node_tables;
 mod once;
 mod overrides;
-mod problem;
-mod read;
-mod reader;
+pub(crate) mod part;
+pub(crate) mod problem;
+pub(crate) mod read;
+pub(crate) mod reader;
 mod redact;
+mod reference;
 pub mod relay;
 mod routes;
-mod schema;
-mod sinks;
+pub(crate) mod spec;
 mod spot;
 mod streams;
 mod suggest;
-mod summary;
-pub(crate) mod udp;
-mod uses;
-mod views;
-mod windows;
+mod typed;
 
+use std::any::type_name;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use consort_feeds::{Outlet, SinkConfig, UnknownSink};
-use consort_server::Tokens;
-use consort_server::once::{Space, Template};
-use consort_server::udp::IpNet;
-use consort_views::Definitions;
-
 pub use defaults::commented_defaults;
+pub use feeds::FeedsConfig;
+pub use node_config::{
+    ClusterConfig, Durability, EngineConfig, HttpConfig, LogConfig, LogFormat, NodeConfig,
+};
+pub use once::OnceConfig;
 pub use overrides::Flag;
 pub use problem::{Problem, Problems};
 pub use redact::SecretUrl;
-pub use summary::counted;
+pub use reference::{SettingReference, TableReference, reference};
+pub use streams::{AmqpSource, Gate, StreamSettings, StreamsConfig, UdpSource};
+pub use typed::PartSettings;
 
+use catalog::Catalog;
+use document::Document;
+use part::{Context, PARTS, PartConfig};
 use problem::Place;
 use read::Raw;
-use schema::Setting;
+use reader::Reader;
+use spec::Setting;
+use typed::SettingsMap;
 
 /// The engine of the tour, which runs when no config file is given.
 pub const TOUR_ENGINE: &str = "embedded:./consort-tour";
@@ -73,141 +77,17 @@ pub fn size(text: &str, most: u64) -> Result<u64, String> {
 }
 
 /// Everything a node can be told.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Config {
     pub node: NodeConfig,
     pub http: HttpConfig,
     pub engine: EngineConfig,
     pub cluster: ClusterConfig,
     pub log: LogConfig,
-    pub once: OnceConfig,
-    /// The streams and views.
-    pub definitions: Definitions,
-    /// What is this node's matter alone of each stream, by its name.
-    pub streams: BTreeMap<String, StreamSettings>,
-    /// Where rows can be delivered to.
-    pub sinks: Vec<SinkConfig>,
-    /// The views that emit rows, each with the names of the sinks that they go to.
-    pub rows: BTreeMap<String, Vec<String>>,
-}
-
-/// What a stream's definition does not say.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct StreamSettings {
-    pub gate: Gate,
-    /// The queue that the stream reads, beside what is posted.
-    pub amqp: Option<AmqpSource>,
-    /// Where it takes datagrams.
-    pub udp: Option<UdpSource>,
-}
-
-/// A socket to receive datagrams of lines on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UdpSource {
-    pub listen: SocketAddr,
-    /// Who may send; everybody who can, if it is empty.
-    pub allow: Vec<IpNet>,
-    /// What the kernel may hold for it, in bytes.
-    pub buffer: u64,
-}
-
-/// How a stream meets overload.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Gate {
-    /// As many at a time as appends stay quick with.
-    #[default]
-    Adaptive,
-    /// Delays posts above a fixed rate.
-    Breaker,
-    /// Takes everything.
-    Off,
-}
-
-/// A RabbitMQ queue to read events from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AmqpSource {
-    pub url: SecretUrl,
-    pub queue: String,
-}
-
-/// `[node]`
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct NodeConfig {
-    /// `None`: host name and a random part, chosen when the node starts.
-    pub id: Option<String>,
-}
-
-/// `[http]`
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HttpConfig {
-    pub listen: SocketAddr,
-    /// Host and port by which others reach the node; `None`: where it listens.
-    pub advertise: Option<String>,
-    /// From `tokens`, or from the file named by `tokens_file`.
-    pub tokens: Tokens,
-    pub tokens_file: Option<PathBuf>,
-    pub max_body: u64,
-    pub max_connections: usize,
-    pub first_byte_timeout: Duration,
-    pub header_timeout: Duration,
-    pub body_timeout: Duration,
-}
-
-/// `[engine]`
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EngineConfig {
-    pub url: SecretUrl,
-    pub broker: Option<SecretUrl>,
-    pub namespace: String,
-    /// `None`: as many as suit the engine, see [`EngineConfig::partitions`].
-    pub partitions: Option<u16>,
-    pub shards: u16,
-    pub durability: Durability,
-    pub allow_volatile: bool,
-    pub tls_ca: Option<PathBuf>,
-}
-
-/// What the embedded engine has done with a write before it counts as done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Durability {
-    /// On the disk: survives a power loss.
-    Fsync,
-    /// With the operating system: survives a killed process.
-    Process,
-}
-
-/// `[cluster]`
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClusterConfig {
-    /// How long a node may be silent before its work is taken over.
-    pub lease: Duration,
-    /// How often it says that it is there.
-    pub heartbeat: Duration,
-}
-
-/// `[once]`, and the spaces below it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OnceConfig {
-    /// Bytes of answers that the node keeps in memory.
-    pub cache: u64,
-    /// Requests that may wait on the node, in all and for one key.
-    pub waiters: usize,
-    pub waiters_per_key: usize,
-    pub spaces: Vec<Space>,
-}
-
-/// `[log]`
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogConfig {
-    pub format: LogFormat,
-    /// A level, or directives of tracing's `EnvFilter`.
-    pub level: String,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LogFormat {
-    Text,
-    Json,
+    /// The settings of the parts, each by its own type.
+    parts: SettingsMap,
+    /// The specs that it was read by.
+    catalog: Catalog,
 }
 
 /// Where settings come from; the environment wins over the file, and the flags over both.
@@ -245,146 +125,150 @@ impl std::fmt::Debug for ConfigFile {
 }
 
 /// One setting, given somewhere.
-struct Assignment {
-    setting: &'static Setting,
+pub(crate) struct Assignment {
+    setting: Setting,
     raw: Raw,
     place: Place,
 }
 
-/// Where each setting came from, and which could not be read: what the checks across settings need
-/// to know.
+/// Where each setting came from, and which could not be read: checks across settings need to know.
 #[derive(Default)]
-struct Given {
-    places: BTreeMap<&'static str, Place>,
-    unreadable: BTreeSet<&'static str>,
+pub(crate) struct Given {
+    /// By the paths of settings.
+    places: BTreeMap<String, Place>,
+    unreadable: BTreeSet<String>,
+    /// Whether there is no file, so that the tour runs.
+    tour: bool,
+    /// Whether a part connects over TLS, and whether it may, by an address that could not be read.
+    over_tls: bool,
+    may_be_over_tls: bool,
 }
 
 impl Config {
     /// Lays all sources over the defaults. Reads the file named by `tokens_file`, and no other.
     pub fn resolve(sources: &Sources) -> Result<Config, Problems> {
+        Config::resolve_with(sources, &PARTS)
+    }
+
+    /// As [`resolve`](Config::resolve), for a node with these parts alone.
+    pub(crate) fn resolve_with(
+        sources: &Sources,
+        parts: &[&'static PartConfig],
+    ) -> Result<Config, Problems> {
         let mut problems = Vec::new();
-        let mut config = Config::default();
+        let mut config = Config::with_parts(parts);
+        let catalog = config.catalog.clone();
         let tour = || ConfigFile { name: "the tour".to_owned(), text: TOUR.to_owned() };
         let file = sources.file.as_ref().map_or_else(|| Cow::Owned(tour()), Cow::Borrowed);
-        let mut document = document::read(&file, &mut problems);
+        let mut document = document::read(&file, &catalog, &mut problems);
         let mut assignments = std::mem::take(&mut document.assignments);
-        if sources.file.is_none() {
+        let mut given = Given { tour: sources.file.is_none(), ..Given::default() };
+        if given.tour {
             assignments.clear();
             config.engine.url = SecretUrl::new(TOUR_ENGINE);
         }
-        overrides::from_environment(&sources.environment, &mut assignments, &mut problems);
-        overrides::from_flags(&sources.flags, &mut assignments, &mut problems);
+        overrides::from_environment(
+            &sources.environment,
+            &catalog,
+            &mut assignments,
+            &mut problems,
+        );
+        overrides::from_flags(&sources.flags, &catalog, &mut assignments, &mut problems);
+        config.assign(assignments, &mut given, &mut problems);
+        config.read_declarations(&document, &mut given, &mut problems);
+        for part in catalog.parts() {
+            (part.finish)(&mut config, &given, &mut problems);
+        }
+        if problems.is_empty() { Ok(config) } else { Err(Problems::new(problems)) }
+    }
 
-        let mut given = Given::default();
+    /// The defaults of a node with these parts.
+    fn with_parts(parts: &[&'static PartConfig]) -> Config {
+        let mut config = Config {
+            node: NodeConfig::default(),
+            http: HttpConfig::default(),
+            engine: EngineConfig::default(),
+            cluster: ClusterConfig::default(),
+            log: LogConfig::default(),
+            parts: SettingsMap::default(),
+            catalog: Catalog::new(parts),
+        };
+        parts.iter().for_each(|part| (part.insert)(&mut config));
+        config
+    }
+
+    fn assign(
+        &mut self,
+        assignments: Vec<Assignment>,
+        given: &mut Given,
+        problems: &mut Vec<Problem>,
+    ) {
         for Assignment { setting, raw, place } in assignments {
-            match (setting.set)(&mut config, &raw) {
+            match setting.read(self, &raw) {
                 Ok(()) => {
-                    given.places.insert(setting.path, place);
+                    given.places.insert(setting.path(), place);
                 }
                 Err(wrong) => {
-                    given.unreadable.insert(setting.path);
+                    given.unreadable.insert(setting.path());
                     problems.push(Problem::new(place, format!("{} {wrong}", setting.named())));
                 }
             }
         }
-        definitions::read(&mut config, &document, &mut given, &mut problems);
-        checks::across(&mut config, &given, sources.file.is_some(), &mut problems);
-        if problems.is_empty() { Ok(config) } else { Err(Problems::new(problems)) }
     }
-}
 
-impl Config {
-    /// Has every space of once ask the sample upstream that listens here: it is the tour's.
-    pub fn ask_upstream_at(&mut self, address: SocketAddr) {
-        for space in &mut self.once.spaces {
-            if let Ok(template) =
-                Template::parse(&format!("http://{address}/items/{{path}}?{{query}}"))
-            {
-                space.upstream = template;
+    /// Reads all declarations of a file. Those with a mistake are told and left out.
+    fn read_declarations(
+        &mut self,
+        document: &Document<'_>,
+        given: &mut Given,
+        problems: &mut Vec<Problem>,
+    ) {
+        let catalog = self.catalog.clone();
+        let mut found = Vec::new();
+        let mut context = Context::new(self, given, document, &catalog);
+        for spec in catalog.declarations() {
+            for declaration in context.declarations(spec.table) {
+                let mut reader = Reader::new(declaration, &catalog, &document.spots, &mut found);
+                (spec.read)(&mut reader, declaration, &mut context);
             }
         }
+        context.routes.check(&document.spots, &mut found);
+        document.tell(found, problems);
     }
 
-    /// The sinks that views name, each with the feeds of those views. `views` are the names of views, each
-    /// with the names of its sinks.
-    pub fn outlets<'a>(
-        &self,
-        views: impl IntoIterator<Item = (&'a str, &'a [String])>,
-    ) -> Result<Vec<Outlet>, UnknownSink> {
-        consort_feeds::outlets(&self.sinks, views)
-    }
-}
-
-impl Default for HttpConfig {
-    fn default() -> HttpConfig {
-        let limits = consort_server::Limits::default();
-        HttpConfig {
-            listen: SocketAddr::from(([127, 0, 0, 1], 7400)),
-            advertise: None,
-            tokens: Tokens::default(),
-            tokens_file: None,
-            max_body: limits.max_body,
-            max_connections: limits.max_connections,
-            first_byte_timeout: limits.first_byte,
-            header_timeout: limits.header,
-            body_timeout: limits.body,
+    /// The settings of a part, by their type.
+    ///
+    /// # Panics
+    ///
+    /// If no part of this config has settings of that type: that is a mistake in the program, never in a file.
+    pub fn part<T: PartSettings>(&self) -> &T {
+        match self.parts.get() {
+            Some(settings) => settings,
+            None => panic!("no part of this config has settings of type {}", type_name::<T>()),
         }
     }
-}
 
-/// Partitions of a new stream where nodes share the work.
-const PARTITIONS_SHARED: u16 = 32;
+    /// As [`part`](Config::part), to change them. Inserts the defaults where no part did.
+    pub fn part_mut<T: PartSettings>(&mut self) -> &mut T {
+        self.parts.get_mut()
+    }
 
-/// Partitions of a new stream where one node does all the work. More of them make frames smaller, and each
-/// frame costs; fewer leave processors without work where there are many, though one thread writes for all.
-const PARTITIONS_ALONE: u16 = 4;
+    /// A line for each declaration: streams, views, sinks, spaces of once.
+    pub fn declared(&self) -> Vec<String> {
+        self.catalog.parts().flat_map(|part| (part.summary)(self).lines).collect()
+    }
 
-impl EngineConfig {
-    /// Partitions of a new stream that does not say how many.
-    pub fn partitions(&self) -> u16 {
-        let alone = ["embedded", "memory"].contains(&self.url.scheme());
-        self.partitions.unwrap_or(if alone { PARTITIONS_ALONE } else { PARTITIONS_SHARED })
+    /// How many declarations there are, such as `2 streams, 3 views`.
+    pub fn counts(&self) -> String {
+        let counts = self.catalog.parts().flat_map(|part| (part.summary)(self).counts);
+        counts.collect::<Vec<_>>().join(", ")
     }
 }
 
-impl Default for EngineConfig {
-    fn default() -> EngineConfig {
-        EngineConfig {
-            url: SecretUrl::new("embedded:./consort-data"),
-            broker: None,
-            namespace: "default".to_owned(),
-            partitions: None,
-            shards: 16,
-            durability: Durability::Fsync,
-            allow_volatile: false,
-            tls_ca: None,
-        }
-    }
-}
-
-impl Default for ClusterConfig {
-    fn default() -> ClusterConfig {
-        ClusterConfig {
-            lease: consort_cluster::node::TTL,
-            heartbeat: consort_cluster::node::HEARTBEAT,
-        }
-    }
-}
-
-impl Default for OnceConfig {
-    fn default() -> OnceConfig {
-        OnceConfig {
-            cache: consort_once::CACHE_BYTES as u64,
-            waiters: consort_once::WAITERS,
-            waiters_per_key: consort_once::WAITERS_PER_KEY,
-            spaces: Vec::new(),
-        }
-    }
-}
-
-impl Default for LogConfig {
-    fn default() -> LogConfig {
-        LogConfig { format: LogFormat::Text, level: "info".to_owned() }
+/// The defaults of a node with all parts.
+impl Default for Config {
+    fn default() -> Config {
+        Config::with_parts(&PARTS)
     }
 }
 

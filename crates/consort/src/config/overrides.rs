@@ -2,16 +2,14 @@
 
 use std::ffi::OsString;
 
-use super::declared::Kind;
+use super::Assignment;
+use super::catalog::Catalog;
 use super::problem::{Place, Problem};
 use super::read::Raw;
+use super::spec::Setting;
 use super::suggest::nearest;
-use super::{Assignment, schema};
 
 const PREFIX: &str = "CONSORT_";
-
-/// Their names are free, so that no flag or variable could stand for their settings.
-const DECLARED_IN_FILE: &str = "streams, views and sinks are declared in the config file";
 
 /// Variables of the test bed, which share the prefix and are no settings.
 const RESERVED: &str = "CONSORT_TESTBED_";
@@ -55,6 +53,7 @@ impl std::fmt::Debug for Flag {
 
 pub(super) fn from_environment(
     environment: &[(OsString, OsString)],
+    catalog: &Catalog,
     assignments: &mut Vec<Assignment>,
     problems: &mut Vec<Problem>,
 ) {
@@ -65,19 +64,8 @@ pub(super) fn from_environment(
             continue;
         }
         let place = Place::Variable(name.clone().into_owned());
-        let Some(setting) = schema::all().find(|setting| setting.variable() == name) else {
-            let table = name.split('_').nth(1).unwrap_or_default();
-            if Kind::of(&table.to_ascii_lowercase()).is_some() {
-                problems.push(Problem::new(place, DECLARED_IN_FILE));
-                continue;
-            }
-            let variables: Vec<String> = schema::all().map(schema::Setting::variable).collect();
-            let hint = nearest(&name, variables.iter().map(String::as_str));
-            let hint = hint.map_or(String::new(), |near| format!("; did you mean {near}?"));
-            problems.push(Problem::new(
-                place,
-                format!("no setting has this environment variable{hint}"),
-            ));
+        let Some(setting) = catalog.settings().find(|setting| setting.variable() == name) else {
+            problems.push(Problem::new(place, unknown_variable(&name, catalog)));
             continue;
         };
         match value.to_str() {
@@ -91,6 +79,7 @@ pub(super) fn from_environment(
 
 pub(super) fn from_flags(
     flags: &[Flag],
+    catalog: &Catalog,
     assignments: &mut Vec<Assignment>,
     problems: &mut Vec<Problem>,
 ) {
@@ -104,7 +93,7 @@ pub(super) fn from_flags(
             "--set" => format!("--set {path}"),
             name => name.to_owned(),
         });
-        match schema::find(path) {
+        match catalog.find(path) {
             Some(setting) => {
                 assignments.push(Assignment {
                     setting,
@@ -112,14 +101,37 @@ pub(super) fn from_flags(
                     place,
                 });
             }
-            None if path.split('.').next().is_some_and(|table| Kind::of(table).is_some()) => {
-                problems.push(Problem::new(place, DECLARED_IN_FILE));
-            }
-            None => {
-                let hint = nearest(path, schema::all().map(|setting| setting.path));
-                let hint = hint.map_or(String::new(), |near| format!("; did you mean '{near}'?"));
-                problems.push(Problem::new(place, format!("unknown setting '{path}'{hint}")));
-            }
+            None => problems.push(Problem::new(place, unknown_path(path, catalog))),
         }
     }
+}
+
+fn unknown_variable(name: &str, catalog: &Catalog) -> String {
+    let variables: Vec<String> = catalog.settings().map(|setting| setting.variable()).collect();
+    let near = nearest(name, variables.iter().map(String::as_str));
+    let table = name.split('_').nth(1).unwrap_or_default().to_ascii_lowercase();
+    if let Some(wrong) = declared_in_file(&table, near.is_some(), catalog) {
+        return wrong;
+    }
+    let hint = near.map_or(String::new(), |near| format!("; did you mean {near}?"));
+    format!("no setting has this environment variable{hint}")
+}
+
+fn unknown_path(path: &str, catalog: &Catalog) -> String {
+    let paths: Vec<String> = catalog.settings().map(|setting: Setting| setting.path()).collect();
+    let near = nearest(path, paths.iter().map(String::as_str));
+    let table = path.split('.').next().unwrap_or_default();
+    if let Some(wrong) = declared_in_file(table, near.is_some(), catalog) {
+        return wrong;
+    }
+    let hint = near.map_or(String::new(), |near| format!("; did you mean '{near}'?"));
+    format!("unknown setting '{path}'{hint}")
+}
+
+/// For the settings of a declared table: they stand in the file alone. Where the table has settings for all its
+/// declarations as well, one of those may be meant.
+fn declared_in_file(table: &str, near: bool, catalog: &Catalog) -> Option<String> {
+    let spec = catalog.declaration(table)?;
+    let meant = near && catalog.table(table).is_some();
+    (!meant).then(|| catalog.declared_in_file(spec))
 }

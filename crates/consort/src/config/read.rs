@@ -4,10 +4,12 @@
 //! Each function says in its error what the value must be, as the end of a sentence that begins
 //! with the setting's name. Errors about secrets and URLs never repeat the value.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
+
+use consort_server::udp::IpNet;
 
 use super::redact::SecretUrl;
 use super::suggest::nearest;
@@ -157,6 +159,30 @@ pub(crate) fn path(raw: &Raw) -> Read<PathBuf> {
         "" => Err("must be the path of a file, not empty".to_owned()),
         path => Ok(PathBuf::from(path)),
     }
+}
+
+pub(crate) fn folder(raw: &Raw) -> Read<PathBuf> {
+    match text(raw)? {
+        "" => Err("must be the path of a folder, not empty".to_owned()),
+        path => Ok(PathBuf::from(path)),
+    }
+}
+
+/// A list of addresses, and of networks as in `10.0.0.0/8`.
+pub(crate) fn networks(raw: &Raw) -> Result<Vec<IpNet>, String> {
+    let wanted =
+        "must be a list of networks and addresses, as in [\"10.0.0.0/8\", \"192.168.1.7\"]";
+    let Raw::List(items) = raw else { return Err(format!("{wanted}, not {}", raw.kind())) };
+    if items.is_empty() {
+        return Err(format!("{wanted}, not empty"));
+    }
+    let network = |item: &Raw| {
+        let given = text(item).map_err(|_| format!("{wanted}, not {}", item.kind()))?;
+        let network = given.parse::<IpNet>().ok();
+        let network = network.or_else(|| given.parse::<IpAddr>().ok().map(IpNet::from));
+        network.ok_or_else(|| format!("{wanted}, not \"{given}\""))
+    };
+    items.iter().map(network).collect()
 }
 
 /// A name of at most `longest` characters, each of which `allowed` accepts; `wanted` says so in

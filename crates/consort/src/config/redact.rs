@@ -3,8 +3,8 @@
 
 use std::fmt;
 
-use super::schema::{self, Visibility};
-use super::{once, sinks, streams, views};
+use super::catalog::Catalog;
+use super::spec::Visibility;
 
 /// Stands where a secret was.
 pub(crate) const HIDDEN: &str = "***";
@@ -65,7 +65,7 @@ pub(crate) fn url(url: &str) -> String {
 
 /// A line of a config file as it may be shown. A line that is not surely harmless keeps only its
 /// name.
-pub(crate) fn line(line: &str) -> String {
+pub(crate) fn line(line: &str, catalog: &Catalog) -> String {
     let bare = line.split('#').next().unwrap_or_default().trim();
     if bare.starts_with('[') && bare.ends_with(']') && bare.bytes().all(in_table_name) {
         return line.to_owned();
@@ -78,38 +78,25 @@ pub(crate) fn line(line: &str) -> String {
         return HIDDEN.to_owned();
     };
     let leaf = name.rsplit('.').next().unwrap_or_default().trim();
-    match schema::visibility_of(leaf).or_else(|| declared_visibility(leaf)) {
+    match catalog.visibility_of(leaf) {
         Some(Visibility::Plain) if !value.contains(['=', '@']) => line.to_owned(),
         Some(Visibility::Url) => format!("{name}={}", url_in_quotes(value)),
         _ => format!("{name}= {HIDDEN}"),
     }
 }
 
-/// A line of which is known that it holds nothing but settings of streams and views without secrets. Its
-/// comment may still tell what stood there before.
-pub(crate) fn declaration(text: &str) -> String {
-    if text.contains('@') || text.contains("://") { line(text) } else { text.to_owned() }
-}
-
-/// Settings of streams, views and sinks, wherever they stand: where a file is not TOML, nobody knows. `key` is
-/// left out, as it may be a secret one in another place.
-fn declared_visibility(leaf: &str) -> Option<Visibility> {
-    let mut settings = streams::SETTINGS
-        .iter()
-        .chain(&views::SETTINGS)
-        .chain(&sinks::SETTINGS)
-        .chain(&once::SETTINGS);
-    let secret = ["key", "amqp"].contains(&leaf)
-        || sinks::HIDDEN.contains(&leaf)
-        || once::HIDDEN.contains(&leaf);
-    let harmless = settings.any(|name| *name == leaf) && !secret;
-    (harmless || leaf == "queue").then_some(Visibility::Plain)
+/// A line that holds only declared settings without secrets. Its comment may still hold an earlier value.
+pub(crate) fn declaration(text: &str, catalog: &Catalog) -> String {
+    if text.contains('@') || text.contains("://") { line(text, catalog) } else { text.to_owned() }
 }
 
 fn url_in_quotes(value: &str) -> String {
     let inside = value.trim().strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     match inside {
-        Some(inside) if !inside.contains('"') => format!(" \"{}\"", url(inside)),
+        // The path or query of a sink's address may be a key. Engines and brokers are never reached by HTTP.
+        Some(inside) if !inside.contains('"') && !inside.starts_with("http") => {
+            format!(" \"{}\"", url(inside))
+        }
         _ => format!(" {HIDDEN}"),
     }
 }
@@ -121,6 +108,7 @@ fn in_table_name(byte: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::part::PARTS;
 
     #[test]
     fn a_url_is_shown_without_its_password() {
@@ -145,6 +133,7 @@ mod tests {
 
     #[test]
     fn a_line_that_could_hold_a_secret_keeps_only_its_name() {
+        let catalog = Catalog::new(&PARTS);
         for (given, shown) in [
             ("listen = \"127.0.0.1:7400\"", "listen = \"127.0.0.1:7400\""),
             ("  partitions = x  # why", "  partitions = x  # why"),
@@ -154,6 +143,8 @@ mod tests {
             ("engine.url = \"redis://:s3cret@h\"", "engine.url = \"redis://:***@h\""),
             ("url = redis://:s3cret@h", "url = ***"),
             ("url = \"redis://:s3cret@h", "url = ***"),
+            ("url = \"https://example.org/hooks/s3cret\"", "url = ***"),
+            ("upstream = \"http://h/?key=s3cret\"", "upstream = ***"),
             ("url = \"redis://h\" # was \"redis://:s3cret@h\"", "url = ***"),
             ("tokens = [\"s3cret\"]", "tokens = ***"),
             ("password = \"s3cret\"", "password = ***"),
@@ -171,7 +162,7 @@ mod tests {
             ("  \"s3cret==\",", "***"),
             ("s3cret", "***"),
         ] {
-            assert_eq!(line(given), shown, "{given}");
+            assert_eq!(line(given, &catalog), shown, "{given}");
         }
     }
 }

@@ -10,10 +10,12 @@ use consort_line::Dialect;
 use consort_server::udp::IpNet;
 use consort_views::Form;
 
+use super::ConfigFile;
+use super::catalog::Catalog;
+use super::part::PARTS;
 use super::problem::{Place, Problem, Problems};
 use super::read::{self, Raw};
 use super::spot::Spots;
-use super::{ConfigFile, udp};
 use file::read_file;
 
 /// Datagrams of this size pass an Ethernet without being cut in parts, with room for tunnels.
@@ -162,7 +164,7 @@ fn read_flags(config: &mut RelayConfig, flags: &RelayFlags, problems: &mut Vec<P
     config.http = address("--http", &flags.http, loopback).unwrap_or(config.http);
     if !flags.allow.is_empty() {
         let list = Raw::List(flags.allow.iter().map(text).collect());
-        match udp::networks(&list) {
+        match read::networks(&list) {
             Ok(allow) => config.allow = allow,
             Err(wrong) => tell("--allow", wrong),
         }
@@ -196,8 +198,9 @@ fn read_flags(config: &mut RelayConfig, flags: &RelayFlags, problems: &mut Vec<P
 
 /// What needs all settings.
 fn check(config: &RelayConfig, file: Option<&ConfigFile>, problems: &mut Vec<Problem>) {
+    let catalog = Catalog::new(&PARTS);
     let place = match file {
-        Some(file) => Spots::new(file, &[], &[]).place(&(0..0)),
+        Some(file) => Spots::new(file, &catalog, &[], &[]).place(&(0..0)),
         None => Place::Flag("consort relay".to_owned()),
     };
     let mut tell = |message: String| problems.push(Problem::new(place.clone(), message));

@@ -1,77 +1,80 @@
-//! Routes of streams and views: each must be one of its own. The server's router would panic on two that
-//! are the same, so that is found out here, with the same matcher.
+//! Routes that a config declares. Each must differ from all others: the server's router would panic on two that are
+//! the same, so the same matcher checks them here.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use consort_views::{Method, Route};
 
+use super::catalog::Catalog;
 use super::problem::Problem;
 use super::reader::{Reader, Spanned};
 use super::spot::Spots;
 
-/// What the server's own paths begin with, today's and those to come.
-const RESERVED: [&str; 16] = [
-    "healthz", "readyz", "metrics", "cluster", "streams", "views", "feeds", "sinks", "write",
-    "query", "ping", "api", "once", "glue", "db", "console",
-];
-
 /// All routes of a config.
-#[derive(Default)]
-pub(super) struct Routes(Vec<Declared>);
+pub(crate) struct Routes {
+    /// Knows which paths are the server's own and those of parts.
+    catalog: Catalog,
+    declared: Vec<DeclaredRoute>,
+}
 
-struct Declared {
+struct DeclaredRoute {
     route: Route,
     span: Range<usize>,
     /// The table in which it stands.
     table: String,
 }
 
-/// Reads a route of streams (`POST`) or views (`GET`).
-pub(super) fn read_route(
-    reader: &mut Reader<'_>,
-    text: &Spanned<'_>,
-    method: Method,
-) -> Option<Route> {
-    let route: Route = match text.text.parse() {
-        Ok(route) => route,
-        Err(error) => {
-            reader.explain("route", text.span, error.to_string());
+impl Routes {
+    pub(crate) fn new(catalog: &Catalog) -> Routes {
+        Routes { catalog: catalog.clone(), declared: Vec::new() }
+    }
+
+    /// Reads a route of a stream (`POST`) or a view (`GET`).
+    pub(crate) fn read(
+        &self,
+        reader: &mut Reader<'_>,
+        text: &Spanned<'_>,
+        method: Method,
+    ) -> Option<Route> {
+        let route: Route = match text.text.parse() {
+            Ok(route) => route,
+            Err(error) => {
+                reader.explain("route", text.span, error.to_string());
+                return None;
+            }
+        };
+        if route.method != method {
+            let what = match method {
+                Method::Post => "a stream takes events",
+                Method::Get => "a view is asked",
+            };
+            let (wanted, given) = (method.as_str(), route.method.as_str());
+            let wrong = format!("must begin with {wanted}, not {given}: {what}");
+            reader.wrong("route", text.span, wrong);
             return None;
         }
-    };
-    if route.method != method {
-        let what = match method {
-            Method::Post => "a stream takes events",
-            Method::Get => "a view is asked",
-        };
-        let (wanted, given) = (method.as_str(), route.method.as_str());
-        let wrong = format!("must begin with {wanted}, not {given}: {what}");
-        reader.wrong("route", text.span, wrong);
-        return None;
+        let first = route.path.split('/').nth(1).unwrap_or_default();
+        if self.catalog.reserves(first) {
+            let wrong = format!("cannot begin with '/{first}': such paths are Consort's own");
+            reader.wrong("route", text.span, wrong);
+            return None;
+        }
+        Some(route)
     }
-    let first = route.path.split('/').nth(1).unwrap_or_default();
-    if RESERVED.contains(&first) {
-        let wrong = format!("cannot begin with '/{first}': such paths are Consort's own");
-        reader.wrong("route", text.span, wrong);
-        return None;
-    }
-    Some(route)
-}
 
-impl Routes {
-    pub(super) fn add(&mut self, reader: &Reader<'_>, route: &Route, span: &Range<usize>) {
+    pub(crate) fn add(&mut self, reader: &Reader<'_>, route: &Route, span: &Range<usize>) {
         let table = reader.table().to_owned();
-        self.0.push(Declared { route: route.clone(), span: span.clone(), table });
+        self.declared.push(DeclaredRoute { route: route.clone(), span: span.clone(), table });
     }
 
-    /// Tells which routes are in the way of one before them.
-    pub(super) fn check(mut self, spots: &Spots<'_>, problems: &mut Vec<Problem>) {
-        self.0.sort_by_key(|declared| declared.span.start);
-        let mut taken: BTreeMap<(&str, String), &Declared> = BTreeMap::new();
+    /// Tells which routes conflict with one before them.
+    pub(crate) fn check(mut self, spots: &Spots<'_>, problems: &mut Vec<Problem>) {
+        self.declared.sort_by_key(|declared| declared.span.start);
+        let mut taken: BTreeMap<(&str, String), &DeclaredRoute> = BTreeMap::new();
         let mut router = matchit::Router::new();
-        for declared in &self.0 {
-            let Declared { route, span, table } = declared;
+        for declared in &self.declared {
+            let DeclaredRoute { route, span, table } = declared;
             let mut tell = |reason: String| {
                 let message = format!("'route' in [{table}]: {reason}");
                 problems.push(Problem::new(spots.place(span), message));

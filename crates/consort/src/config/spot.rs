@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use super::catalog::Catalog;
 use super::problem::{Place, Spot};
 use super::{ConfigFile, redact};
 
 /// Makes places of spans.
-pub(super) struct Spots<'a> {
+pub(crate) struct Spots<'a> {
     file: &'a ConfigFile,
+    catalog: &'a Catalog,
     /// Lines that hold nothing but declarations without secrets.
     harmless: BTreeSet<usize>,
 }
@@ -16,12 +18,13 @@ pub(super) struct Spots<'a> {
 impl<'a> Spots<'a> {
     /// `harmless` are the spans of what may be shown, `other` those of everything else: a line that has
     /// part in both is not shown.
-    pub(super) fn new(
+    pub(crate) fn new(
         file: &'a ConfigFile,
+        catalog: &'a Catalog,
         harmless: &[Range<usize>],
         other: &[Range<usize>],
     ) -> Spots<'a> {
-        let mut spots = Spots { file, harmless: BTreeSet::new() };
+        let mut spots = Spots { file, catalog, harmless: BTreeSet::new() };
         let lines = |spans: &[Range<usize>]| -> BTreeSet<usize> {
             spans.iter().flat_map(|span| spots.line(span.start)..=spots.line(span.end)).collect()
         };
@@ -30,12 +33,12 @@ impl<'a> Spots<'a> {
     }
 
     /// The line of an offset, from 1.
-    pub(super) fn line(&self, offset: usize) -> usize {
+    pub(crate) fn line(&self, offset: usize) -> usize {
         self.file.text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count() + 1
     }
 
     /// The span's line and column, both from 1, and its line with a mark under the span.
-    pub(super) fn place(&self, span: &Range<usize>) -> Place {
+    pub(crate) fn place(&self, span: &Range<usize>) -> Place {
         let text = &self.file.text;
         let start = text.floor_char_boundary(span.start.min(text.len()));
         let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
@@ -46,8 +49,8 @@ impl<'a> Spots<'a> {
             .floor_char_boundary(span.end.clamp(start, (line_start + line_text.len()).max(start)));
         let width = text[start..end].chars().count().max(1);
         let shown = match self.harmless.contains(&line) {
-            true => redact::declaration(line_text),
-            false => redact::line(line_text),
+            true => redact::declaration(line_text, self.catalog),
+            false => redact::line(line_text, self.catalog),
         };
         Place::File(Spot {
             line,

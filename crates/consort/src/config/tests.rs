@@ -2,11 +2,14 @@
 //! back.
 
 mod declarations;
+mod defaults;
 mod mistakes;
+mod node;
 mod once;
+mod part;
 mod sinks;
 
-use std::fs;
+use consort_server::Tokens;
 
 use super::*;
 
@@ -96,6 +99,7 @@ const MISTAKES: &[(&str, &str)] = &[
         "[node]\nid = 'a b'",
         "2:6: 'id' in [node] must be 1 to 64 characters of letters, digits, '.', '_' and '-', not \"a b\"",
     ),
+    ("[node]\ndata = ''", "2:8: 'data' in [node] must be the path of a folder, not empty"),
     (
         "[engine]\nnamespace = 'Big'",
         "2:13: 'namespace' in [engine] must be 1 to 32 characters of a-z, 0-9, '_' and '-', not \"Big\"",
@@ -275,33 +279,6 @@ fn a_config_with_secrets_shows_none() {
 }
 
 #[test]
-fn the_commented_defaults_are_the_defaults() {
-    let text = commented_defaults();
-    let read_back =
-        Config::resolve(&file(&text)).unwrap_or_else(|problems| panic!("{problems}\n{text}"));
-    let default = Config::default();
-    assert_eq!(
-        (&read_back.node, &read_back.http, &read_back.engine, &read_back.cluster, &read_back.log),
-        (&default.node, &default.http, &default.engine, &default.cluster, &default.log)
-    );
-    assert_eq!(read_back.declared(), Vec::<String>::new());
-    for setting in schema::all() {
-        assert!(text.contains(&format!("{} = ", setting.leaf())), "{} is missing", setting.path);
-        assert!(text.contains(&setting.variable()), "{} is missing", setting.variable());
-    }
-}
-
-#[test]
-fn the_examples_in_the_commented_defaults_can_be_used() {
-    for setting in schema::all().filter(|setting| (setting.show)(&Config::default()).is_none()) {
-        // As a variable would give it: text, whatever it means.
-        let text = setting.example.trim_matches('"');
-        let outcome = (setting.set)(&mut Config::default(), &Raw::Loose(text.to_owned()));
-        assert_eq!(outcome, Ok(()), "{}", setting.path);
-    }
-}
-
-#[test]
 fn flags_win_over_environment_over_file_over_defaults() {
     let text = "[engine]\nnamespace = 'file'\nshards = 2\npartitions = 2\n";
     let sources = Sources {
@@ -370,8 +347,8 @@ CONSORT_SOMETHING_ELSE_ENTIRELY: no setting has this environment variable
 fn without_a_file_the_tour_runs_and_on_no_other_engine() {
     let tour = Config::resolve(&Sources::default()).unwrap();
     assert_eq!(tour.engine.url.reveal(), TOUR_ENGINE);
-    assert_eq!((tour.definitions.streams.len(), tour.definitions.views.len()), (2, 9));
-    assert_eq!(tour.once.spaces.len(), 1);
+    assert_eq!((tour.definitions().streams.len(), tour.definitions().views.len()), (2, 9));
+    assert_eq!(tour.once().spaces.len(), 1);
 
     let sources = Sources {
         flags: vec![Flag::new("--engine", "engine.url", "memory:")],
@@ -387,59 +364,4 @@ fn without_a_file_the_tour_runs_and_on_no_other_engine() {
         ..Sources::default()
     };
     assert!(Config::resolve(&same).is_ok());
-}
-
-#[test]
-fn tokens_come_from_their_file_one_a_line() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("tokens");
-    let text =
-        format!("[http]\nlisten = '0.0.0.0:7400'\ntokens = []\ntokens_file = '{}'", path.display());
-    fs::write(&path, "0123456789abcdef\n\n  fedcba9876543210  \n").unwrap();
-    let config = Config::resolve(&file(&text)).unwrap();
-    assert_eq!(
-        config.http.tokens,
-        Tokens::new(vec!["0123456789abcdef".into(), "fedcba9876543210".into()]).unwrap()
-    );
-
-    fs::write(&path, "\n").unwrap();
-    assert!(problems(&text).contains("it has no tokens; write one a line"));
-    fs::write(&path, "s3cret\n").unwrap();
-    let told = problems(&text);
-    assert!(told.contains("access token 1 is shorter") && !told.contains("s3cret"), "{told}");
-}
-
-#[test]
-fn every_engine_and_broker_of_the_design_is_accepted() {
-    for url in [
-        "embedded:./consort-data",
-        "embedded:/var/lib/consort",
-        "memory:",
-        "redis://host:6379/0",
-        "redis://user:pass@host",
-        "rediss://:pass@[::1]:6380/1",
-        "redis-cluster://h1:7000,h2:7001,h3:7002",
-        "redis-cluster://user:pass@h1:7000,h2:7001",
-    ] {
-        let text = format!("[engine]\nurl = '{url}'");
-        let config = Config::resolve(&file(&text)).unwrap_or_else(|problems| panic!("{problems}"));
-        assert_eq!(config.engine.url.reveal(), url);
-    }
-    for broker in ["amqp://user:pass@host/vhost", "amqps://host:5671/%2f"] {
-        let text = format!("[engine]\nurl = 'redis://h'\nbroker = '{broker}'");
-        assert!(Config::resolve(&file(&text)).is_ok(), "{broker}");
-    }
-}
-
-#[test]
-fn a_node_is_advertised_by_name_or_address() {
-    for address in ["node-a.example.org:7400", "10.0.0.7:80", "[::1]:7400", "localhost:1"] {
-        let text = format!("[http]\nadvertise = '{address}'");
-        let config = Config::resolve(&file(&text)).unwrap_or_else(|problems| panic!("{problems}"));
-        assert_eq!(config.http.advertise.as_deref(), Some(address));
-    }
-    for bad in ["", "h", "h:", "h:0", "h:99999", ":7400", "u@h:1", "h:1/x", "h 1:2"] {
-        let told = problems(&format!("[http]\nadvertise = '{bad}'"));
-        assert!(told.contains("must be a host and a port"), "{told}");
-    }
 }

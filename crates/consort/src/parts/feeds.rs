@@ -82,7 +82,7 @@ impl Delivery {
     /// Opens the sinks that views name. Nothing is connected yet.
     async fn open(config: &Config, services: &Services) -> Result<Delivery, PartError> {
         let named = |(view, sinks): (&String, &Vec<String>)| (view.clone(), sinks.clone());
-        let rows: Vec<(String, Vec<String>)> = config.rows.iter().map(named).collect();
+        let rows: Vec<(String, Vec<String>)> = config.rows().iter().map(named).collect();
         let outlets = config.outlets(rows.iter().map(|(view, sinks)| (view.as_str(), &sinks[..])));
         let outlets = outlets.map_err(PartError::failed)?;
         let feed = |(view, _): &(String, Vec<String>)| {
@@ -100,7 +100,7 @@ impl Delivery {
         };
         let part = FeedsPart::new(&outlets, feeds.iter().map(|feed| feed.feed.clone()), options);
         let part = part.map_err(PartError::failed)?;
-        let sinks = config.sinks.iter().map(|sink| sink.name.clone()).collect();
+        let sinks = config.sinks().iter().map(|sink| sink.name.clone()).collect();
         Ok(Delivery { part: Arc::new(part), catalog: Catalog::new(feeds), sinks })
     }
 }

@@ -35,10 +35,10 @@ impl Part for Once {
 
     async fn open(&self, opening: Opening<'_>) -> Result<OpenPart, PartError> {
         let Opening { config, services, metrics, .. } = opening;
-        let options = options(&config.once, services).map_err(PartError::failed)?;
+        let options = options(config.once(), services).map_err(PartError::failed)?;
         let handle = Handle::new(options);
         let spaces = Spaces::new(once::Options {
-            spaces: config.once.spaces.clone(),
+            spaces: config.once().spaces.clone(),
             once: handle.clone(),
             metrics,
         });

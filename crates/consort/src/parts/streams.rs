@@ -133,7 +133,7 @@ fn role_options(
 }
 
 fn gates(config: &Config) -> BTreeMap<String, GateKind> {
-    config.streams.iter().map(|(name, stream)| (name.clone(), kind_of(stream.gate))).collect()
+    config.streams().iter().map(|(name, stream)| (name.clone(), kind_of(stream.gate))).collect()
 }
 
 fn kind_of(gate: Gate) -> GateKind {
@@ -151,7 +151,7 @@ fn datagram_sources(config: &Config) -> BTreeMap<String, udp::Source> {
         buffer: *buffer,
     };
     let sources = config
-        .streams
+        .streams()
         .iter()
         .filter_map(|(name, stream)| stream.udp.as_ref().map(|udp| (name.clone(), source(udp))));
     sources.collect()
@@ -160,7 +160,7 @@ fn datagram_sources(config: &Config) -> BTreeMap<String, udp::Source> {
 /// The queues that streams read.
 async fn inlets(config: &Config) -> Result<BTreeMap<String, Arc<dyn Inlet>>, PartError> {
     let mut inlets = BTreeMap::new();
-    for (name, stream) in &config.streams {
+    for (name, stream) in config.streams() {
         let Some(source) = &stream.amqp else { continue };
         let opened = consort_engines::open_inlet(
             source.url.reveal(),

@@ -7,12 +7,14 @@ use consort_line::Dialect;
 use toml::de::DeTable;
 
 use super::{Aim, BUFFER, DATAGRAM, QUEUE, RelayConfig, Rule, Target, http_url, loopback};
-use crate::config::declared::{self, Entry, Node, Parts};
+use crate::config::catalog::Catalog;
+use crate::config::declared::{self, Contents, Entry, Node};
+use crate::config::part::PARTS;
 use crate::config::problem::Problem;
 use crate::config::reader::Reader;
 use crate::config::spot::Spots;
 use crate::config::suggest::nearest;
-use crate::config::{ConfigFile, read, udp};
+use crate::config::{ConfigFile, read};
 
 const TABLES: [&str; 3] = ["relay", "target", "route"];
 const RELAY: [&str; 8] =
@@ -28,7 +30,8 @@ const BUFFERS: RangeInclusive<u64> = 64 << 10..=1 << 30;
 pub(super) fn read_file(config: &mut RelayConfig, file: &ConfigFile, problems: &mut Vec<Problem>) {
     let (root, errors) = DeTable::parse_recoverable(&file.text);
     // A target's address may hold a password, so no line of values is shown.
-    let spots = Spots::new(file, &[], &[]);
+    let catalog = Catalog::new(&PARTS);
+    let spots = Spots::new(file, &catalog, &[], &[]);
     for error in &errors {
         let place = spots.place(&error.span().unwrap_or_default());
         problems.push(Problem::new(
@@ -94,11 +97,11 @@ impl Walk<'_> {
     }
 
     fn targets(&mut self, entry: &Entry) {
-        let Parts::Table(targets) = &entry.value.parts else {
+        let Contents::Table(targets) = &entry.value.contents else {
             return self.tell(&entry.span, "'target' must be tables: write [target.NAME]".into());
         };
         for Entry { name, span, value } in targets {
-            let Parts::Table(entries) = &value.parts else {
+            let Contents::Table(entries) = &value.contents else {
                 self.tell(span, format!("'{name}' must be a table: write [target.{name}]"));
                 continue;
             };
@@ -113,7 +116,7 @@ impl Walk<'_> {
     }
 
     fn relay(&mut self, entry: &Entry) {
-        let Parts::Table(entries) = &entry.value.parts else {
+        let Contents::Table(entries) = &entry.value.contents else {
             return self.tell(&entry.span, "'relay' must be a table: write [relay]".into());
         };
         let Walk { config, names, spots, problems } = self;
@@ -122,7 +125,7 @@ impl Walk<'_> {
         config.udp = reader.read("udp", read::address);
         config.tcp = reader.read("tcp", read::address);
         config.http = reader.read("http", loopback).unwrap_or(config.http);
-        config.allow = reader.read("allow", udp::networks).unwrap_or_default();
+        config.allow = reader.read("allow", read::networks).unwrap_or_default();
         let forms = [("line", Dialect::Strict), ("line-loose", Dialect::Loose)];
         config.dialect = reader.read("form", |raw| read::one_of(raw, forms)).unwrap_or_default();
         let datagram = reader.read("datagram", |raw| read::integer(raw, DATAGRAMS));
@@ -133,11 +136,11 @@ impl Walk<'_> {
     }
 
     fn routes(&mut self, entry: &Entry) {
-        let Parts::List(rules) = &entry.value.parts else {
+        let Contents::List(rules) = &entry.value.contents else {
             return self.tell(&entry.span, "'route' must be a list: write [[route]]".into());
         };
-        for (at, Node { span, parts, .. }) in rules.iter().enumerate() {
-            let Parts::Table(entries) = parts else {
+        for (at, Node { span, contents, .. }) in rules.iter().enumerate() {
+            let Contents::Table(entries) = contents else {
                 self.tell(span, "'route' must be a list of tables: write [[route]]".into());
                 continue;
             };

@@ -61,7 +61,7 @@ gate = 'off'
 amqp = { url = 'amqps://other', queue = 'r' }
 ";
     let config = good(text);
-    let all = config.definitions.stream("all").unwrap();
+    let all = config.definitions().stream("all").unwrap();
     let names: Vec<&str> = all.schema.fields().iter().map(|field| &*field.name).collect();
     assert_eq!(names, ["a", "b", "c"], "the order does not depend on the file's");
     assert_eq!(
@@ -75,22 +75,22 @@ amqp = { url = 'amqps://other', queue = 'r' }
     let route = all.route.as_ref().unwrap();
     assert_eq!((route.method, route.fields.len()), (Method::Post, 2));
     assert!(all.schema.take(br#"{"a":"x","b":1,"more":2}"#).is_ok(), "{:?}", Unknown::Ignore);
-    let settings = &config.streams["all"];
+    let settings = &config.streams()["all"];
     assert_eq!(settings.gate, Gate::Breaker);
     let source = settings.amqp.as_ref().unwrap();
     assert_eq!((source.url.reveal(), &*source.queue), ("amqp://u:pw@broker/v", "q"));
 
-    let few = config.definitions.stream("few").unwrap();
+    let few = config.definitions().stream("few").unwrap();
     assert_eq!((few.partitions, few.key.len(), few.id, few.time), (7, 0, None, None));
     assert_eq!(
         (few.ids_for, few.retain),
         (Duration::from_secs(3600), Duration::from_secs(604_800))
     );
     assert!(few.schema.take(br#"{"x":1,"more":2}"#).is_err());
-    let settings = &config.streams["few"];
+    let settings = &config.streams()["few"];
     assert_eq!(settings.gate, Gate::Off);
     assert_eq!(settings.amqp.as_ref().unwrap().url.reveal(), "amqps://other");
-    assert_eq!(good(STREAM).streams["rides"], StreamSettings::default());
+    assert_eq!(good(STREAM).streams()["rides"], StreamSettings::default());
 }
 
 #[test]
@@ -120,7 +120,7 @@ answer = 'value'
 "
     );
     let config = good(&text);
-    let view = |name| config.definitions.view(name).unwrap();
+    let view = |name| config.definitions().view(name).unwrap();
     assert!(view("total").by.is_empty() && view("one").by.is_empty());
     assert_eq!(view("total").aggregate, Aggregate::Count);
     let full = view("full");
@@ -338,17 +338,17 @@ by = [{ hour = '_time / 3600000000000' }]
 distinct = '_time'
 ";
     let config = good(text);
-    let events = config.definitions.stream("events").unwrap();
+    let events = config.definitions().stream("events").unwrap();
     let names: Vec<&str> = events.schema.fields().iter().map(|field| &*field.name).collect();
     assert_eq!(names, ["_measurement", "_time", "event_type", "host", "product", "value"]);
     assert!(events.schema.is_inferred());
     assert_eq!((events.time, &events.key[..]), (Some(1), &[2, 4][..]));
-    let loads = config.definitions.stream("loads").unwrap();
+    let loads = config.definitions().stream("loads").unwrap();
     assert!(!loads.schema.is_inferred());
-    let udp = config.streams["loads"].udp.as_ref().unwrap();
+    let udp = config.streams()["loads"].udp.as_ref().unwrap();
     assert_eq!((udp.allow.len(), udp.buffer), (2, 1 << 20));
-    assert_eq!(config.streams["events"].udp.as_ref().unwrap().buffer, 8 << 20);
-    let times = config.definitions.view("times").unwrap();
+    assert_eq!(config.streams()["events"].udp.as_ref().unwrap().buffer, 8 << 20);
+    let times = config.definitions().view("times").unwrap();
     assert_eq!(times.aggregate.expressions()[0].as_field(), Some(0));
 }
 
@@ -370,26 +370,5 @@ fn a_field_that_is_not_declared_can_only_be_compared() {
              fields = {{ value = \"int?\" }}"
         );
         assert_eq!(told, [expected], "{view}");
-    }
-}
-
-#[test]
-fn the_example_in_the_commented_defaults_can_be_used() {
-    let text = commented_defaults();
-    let at = text.find("# [stream.").unwrap();
-    let (before, example) = text.split_at(at);
-    let example: Vec<&str> = example
-        .lines()
-        .map(|line| line.strip_prefix("# ").or(line.strip_prefix('#')).unwrap_or(line))
-        .collect();
-    let example = example.join("\n");
-    let config = good(&format!("{before}{example}"));
-    assert_eq!(config.declared().len(), 4);
-    for setting in streams::SETTINGS
-        .iter()
-        .chain(&["from", "by", "sum", "where", "route", "answer"])
-        .chain(&super::super::once::SETTINGS)
-    {
-        assert!(example.contains(&format!("\n{setting} = ")), "{setting} is missing");
     }
 }

@@ -31,7 +31,7 @@ upstream = 'http://127.0.0.1:9000/'
 #[test]
 fn every_setting_of_a_space_is_read_and_no_key_is_shown() {
     let config = Config::resolve(&file(ALL)).unwrap_or_else(|problems| panic!("{problems}"));
-    let OnceConfig { cache, waiters, waiters_per_key, spaces } = &config.once;
+    let OnceConfig { cache, waiters, waiters_per_key, spaces } = config.once();
     let default = OnceConfig::default();
     assert_eq!((*cache, *waiters, *waiters_per_key), (1 << 30, 7, default.waiters_per_key));
     let [all, few] = &spaces[..] else { panic!("{spaces:?}") };
@@ -153,11 +153,23 @@ fn settings_of_all_spaces_stand_beside_their_tables() {
         assert_eq!(told(text), [expected], "{text}");
         assert!(!problems(text).contains("s3cret"), "{}", problems(text));
     }
+    let sources = Sources {
+        environment: environment(&[("CONSORT_ONCE_CAHCE", "1"), ("CONSORT_ONCE_ITEMS_WAIT", "1")]),
+        flags: vec![Flag::set("once.cahce=1"), Flag::set("once.items.upstream=1")],
+        ..file("")
+    };
+    let told = Config::resolve(&sources).unwrap_err().to_string();
+    let expected = "\
+CONSORT_ONCE_CAHCE: no setting has this environment variable; did you mean CONSORT_ONCE_CACHE?
+CONSORT_ONCE_ITEMS_WAIT: spaces of once are declared in the config file
+--set once.cahce: unknown setting 'once.cahce'; did you mean 'once.cache'?
+--set once.items.upstream: spaces of once are declared in the config file";
+    assert_eq!(told, expected);
     // A space may have the name of such a setting.
     let text = "[once]\nwaiters = 5\n[once.cache]\nupstream = 'http://h/'\n";
     let config = Config::resolve(&file(text)).unwrap_or_else(|problems| panic!("{problems}"));
-    assert_eq!((config.once.waiters, config.once.spaces[0].name.as_str()), (5, "cache"));
+    assert_eq!((config.once().waiters, config.once().spaces[0].name.as_str()), (5, "cache"));
     let variables = environment(&[("CONSORT_ONCE_CACHE", "0B")]);
     let config = Config::resolve(&Sources { environment: variables, ..file(text) });
-    assert_eq!(config.unwrap_or_else(|problems| panic!("{problems}")).once.cache, 0);
+    assert_eq!(config.unwrap_or_else(|problems| panic!("{problems}")).once().cache, 0);
 }

@@ -69,6 +69,19 @@ fn outlets_are_the_sinks_that_views_name() {
     assert_eq!(wrong.to_string(), "view 'v' names the sink 'no', which is not declared");
 }
 
+#[test]
+fn views_with_windows_emit_rows_and_other_views_none() {
+    let text = format!(
+        "{ALL}[stream.s]\nform = 'line'\n[view.total]\nfrom = 's'\ncount = true\n\
+         [view.minutes]\nfrom = 's'\ncount = true\nwindow = '1m'\nsink = ['file', 'hook']\n\
+         [view.hours]\nfrom = 's'\ncount = true\nwindow = '1h'\n"
+    );
+    let config = Config::resolve(&file(&text)).unwrap_or_else(|problems| panic!("{problems}"));
+    let rows: Vec<_> = config.rows().iter().map(|(view, sinks)| (&**view, &sinks[..])).collect();
+    let both = ["file".to_owned(), "hook".to_owned()];
+    assert_eq!(rows, [("hours", &[][..]), ("minutes", &both[..])]);
+}
+
 /// What stands below `[sink.x]`, from line 2 on.
 const MISTAKES: &[(&str, &str)] = &[
     (
@@ -142,6 +155,17 @@ fn each_mistake_is_told_with_its_place_and_never_with_a_secret() {
         assert_eq!(told(&text), [*expected], "{settings}");
         assert!(!problems(&text).contains("s3cret"), "{}", problems(&text));
     }
+}
+
+#[test]
+fn the_address_of_a_webhook_is_in_no_message() {
+    for mistake in ["kind = 'file'\npath = 'x'", "kind = 'webhook'\nsecret = 'short'", "kind = "] {
+        let text = format!("[sink.x]\nurl = \"https://example.org/s3cret\"\n{mistake}");
+        assert!(!problems(&text).contains("s3cret"), "{}", problems(&text));
+    }
+    // Passwords alone are hidden where they have a place of their own.
+    let told = problems("[sink.x]\nkind = 'file'\npath = 'x'\nurl = \"amqp://u:s3cret@h\"");
+    assert!(told.contains("url = \"amqp://u:***@h\""), "{told}");
 }
 
 #[test]

@@ -1,63 +1,51 @@
 //! `[view.NAME]`: what is kept of a stream, for which groups, and how it is asked.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use consort_kernel::Name;
 use consort_views::view::Shown;
 use consort_views::{Aggregate, Answer, Expression, GroupField, Kind, Method, Route, View};
 
-use super::declared::{Declaration, Entry, Node, Parts};
+use super::StreamsConfig;
 use super::fields::{Fields, check_field_name};
-use super::read;
-use super::reader::{Reader, Spanned};
-use super::routes::{Routes, read_route};
-use super::streams::StreamRead;
-use super::suggest::nearest;
+use super::stream::{StreamRead, StreamsRead};
 use super::windows::{read_sinks, read_windows};
+use crate::config::declared::{Contents, Declaration, Entry, Node};
+use crate::config::part::Context;
+use crate::config::read;
+use crate::config::reader::{Reader, Spanned};
+use crate::config::routes::Routes;
+use crate::config::suggest::nearest;
 
-pub(super) const SETTINGS: [&str; 18] = [
-    "from",
-    "by",
-    "count",
-    "sum",
-    "min",
-    "max",
-    "last",
-    "distinct",
-    "set",
-    "distinct_approx",
-    "where",
-    "window",
-    "grace",
-    "keep",
-    "late",
-    "sink",
-    "route",
-    "answer",
-];
-
-/// What a view may refer to.
-pub(super) struct Around<'a> {
-    pub(super) streams: &'a BTreeMap<String, StreamRead>,
-    /// The names of the sinks.
-    pub(super) sinks: &'a [&'a str],
+/// Reads a `[view.NAME]`.
+pub(super) fn read_declaration(
+    reader: &mut Reader<'_>,
+    declaration: &Declaration,
+    context: &mut Context<'_>,
+) {
+    // Sinks with a mistake are there, too: it is told once.
+    let sinks: Vec<&str> = context.declarations("sink").map(|sink| &*sink.name).collect();
+    let streams = context.notes::<StreamsRead>().clone();
+    let view = read_view(reader, declaration, &streams, &sinks, &mut context.routes);
+    context.config.part_mut::<StreamsConfig>().definitions.views.extend(view.map(Arc::new));
 }
 
 /// Reads a view of one of the streams; none if there is a mistake in it or in its stream.
-pub(super) fn read_view(
+fn read_view(
     reader: &mut Reader<'_>,
     declaration: &Declaration,
-    around: &Around<'_>,
+    streams: &StreamsRead,
+    known_sinks: &[&str],
     routes: &mut Routes,
 ) -> Option<View> {
-    let from = read_from(reader, around.streams);
+    let from = read_from(reader, streams);
     let unknown = Fields::unknown();
     let fields = from.map_or(&unknown, |from| &from.fields);
     let by = read_by(reader, fields);
     let aggregate = read_aggregate(reader, fields);
     let condition = read_condition(reader, fields);
     let windows = read_windows(reader);
-    let sinks = read_sinks(reader, around.sinks);
+    let sinks = read_sinks(reader, known_sinks);
     let view_routes = read_routes(reader, by.as_deref(), routes);
     let answer = read_answer(reader, by.as_deref());
     let stream = from?.stream.clone()?;
@@ -78,10 +66,7 @@ pub(super) fn read_view(
     })
 }
 
-fn read_from<'s>(
-    reader: &mut Reader<'_>,
-    streams: &'s BTreeMap<String, StreamRead>,
-) -> Option<&'s StreamRead> {
+fn read_from<'s>(reader: &mut Reader<'_>, streams: &'s StreamsRead) -> Option<&'s StreamRead> {
     if reader.get("from").is_none() {
         reader.missing(&["from"], "'from': the stream that it is kept of");
     }
@@ -107,13 +92,13 @@ struct Group {
     field: Option<GroupField>,
 }
 
-/// The parts of the groups; none if not even their names are known.
+/// The fields that tell groups apart; none if not even their names are known.
 fn read_by(reader: &mut Reader<'_>, fields: &Fields) -> Option<Vec<Group>> {
     let Some(node) = reader.get("by") else {
         // Without `by` there is one group; but a misspelt one is there and not understood.
         return (!reader.may_have("by")).then(Vec::new);
     };
-    let Parts::List(items) = &node.parts else {
+    let Contents::List(items) = &node.contents else {
         let wanted = "must be a list of fields, as in [\"user\", { hour = \"time / 60\" }]";
         reader.wrong("by", &node.span, format!("{wanted}, not {}", node.raw.kind()));
         return None;
@@ -135,8 +120,8 @@ fn read_by(reader: &mut Reader<'_>, fields: &Fields) -> Option<Vec<Group>> {
 }
 
 fn read_group(reader: &mut Reader<'_>, fields: &Fields, item: &Node) -> Option<Group> {
-    match &item.parts {
-        Parts::None => {
+    match &item.contents {
+        Contents::None => {
             let text = reader.read_node("by", item, |raw| read::text(raw).map(str::to_owned))?;
             // A plain name: an expression would have no name to be asked by.
             let advice = match check_field_name(&text) {
@@ -161,7 +146,7 @@ fn read_group(reader: &mut Reader<'_>, fields: &Fields, item: &Node) -> Option<G
             };
             Some(Group { name: text, field })
         }
-        Parts::Table(entries) => match &entries[..] {
+        Contents::Table(entries) => match &entries[..] {
             [Entry { name, span, value }] => {
                 if let Err(wrong) = check_field_name(name) {
                     reader.explain("by", span, format!("the name of an expression {wrong}"));
@@ -181,7 +166,7 @@ fn read_group(reader: &mut Reader<'_>, fields: &Fields, item: &Node) -> Option<G
                 None
             }
         },
-        Parts::List(_) => {
+        Contents::List(_) => {
             reader.wrong("by", &item.span, "must not have a list in its list");
             None
         }
@@ -268,7 +253,7 @@ fn read_condition(reader: &mut Reader<'_>, fields: &Fields) -> Option<Expression
 fn read_routes(reader: &mut Reader<'_>, by: Option<&[Group]>, routes: &mut Routes) -> Vec<Route> {
     let mut read = Vec::new();
     for text in reader.texts("route", "route").unwrap_or_default() {
-        let Some(route) = read_route(reader, &text, Method::Get) else { continue };
+        let Some(route) = routes.read(reader, &text, Method::Get) else { continue };
         if let Some(by) = by {
             check_path(reader, by, &route, &text);
         }
@@ -317,7 +302,7 @@ fn read_answer(reader: &mut Reader<'_>, by: Option<&[Group]>) -> Option<Answer> 
     }
     let node = &entry.value;
     let wanted = "must be \"value\", or a table of names to \"value\" or fields of 'by', as in { total = \"value\" }";
-    let Parts::Table(entries) = &node.parts else {
+    let Contents::Table(entries) = &node.contents else {
         let bare = read::text(&node.raw).is_ok_and(|text| text == "value");
         if !bare {
             reader.wrong("answer", &node.span, wanted);

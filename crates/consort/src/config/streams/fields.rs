@@ -7,16 +7,16 @@ use std::sync::Arc;
 use consort_views::form::{MEASUREMENT, TIME};
 use consort_views::{Field, FieldType, Form, Schema, Unknown};
 
-use super::declared::{Entry, Parts};
-use super::read::{self, Raw};
-use super::reader::Reader;
+use crate::config::declared::{Contents, Entry};
+use crate::config::read::{self, Raw};
+use crate::config::reader::Reader;
 
 /// The longest name of a field: as long as that of a stream.
 const NAME_MOST: usize = consort_views::NAME_MOST;
 
 /// What is known of a stream's fields.
-#[derive(Clone, Default)]
-pub(super) struct Fields {
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fields {
     /// Those that were understood.
     pub(super) schema: Arc<Schema>,
     /// Those that were not.
@@ -82,7 +82,7 @@ pub(super) fn read_fields(reader: &mut Reader<'_>, shape: Shape) -> Fields {
             _ => Fields::unknown(),
         };
     };
-    let Parts::Table(entries) = &node.parts else {
+    let Contents::Table(entries) = &node.contents else {
         let wanted =
             "must be a table of names and types, as in { user = \"int\", name = \"text\" }";
         reader.wrong("fields", &node.span, format!("{wanted}, not {}", node.raw.kind()));

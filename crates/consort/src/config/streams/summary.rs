@@ -1,19 +1,20 @@
-//! What a config declares, in a line each.
+//! What a config declares of streams and views, in a line each.
 
-use consort_server::once::Space;
 use consort_views::{Stream, View};
 
-use super::Config;
-use super::read::duration_text;
+use crate::config::Config;
+use crate::config::part::{Summary, counted};
 
-impl Config {
-    /// A line for each stream, each view, each sink and each space of once.
-    pub fn declared(&self) -> Vec<String> {
-        let streams = self.definitions.streams.iter().map(|stream| describe_stream(stream));
-        let views = self.definitions.views.iter().map(|view| describe_view(view));
-        let sinks = self.sinks.iter().map(|sink| format!("sink '{}': {}", sink.name, sink.kind));
-        let once = self.once.spaces.iter().map(describe_once);
-        streams.chain(views).chain(sinks).chain(once).collect()
+pub(super) fn summary(config: &Config) -> Summary {
+    let definitions = config.definitions();
+    let streams = definitions.streams.iter().map(|stream| describe_stream(stream));
+    let views = definitions.views.iter().map(|view| describe_view(view));
+    Summary {
+        counts: vec![
+            counted(definitions.streams.len(), "stream"),
+            counted(definitions.views.len(), "view"),
+        ],
+        lines: streams.chain(views).collect(),
     }
 }
 
@@ -64,27 +65,4 @@ fn describe_view(view: &View) -> String {
         text.push_str(&format!(", {route}"));
     }
     text
-}
-
-fn describe_once(space: &Space) -> String {
-    let Space { name, upstream, terms, headers, .. } = space;
-    let mut text = format!(
-        "once '{name}': asks {}, fresh for {}",
-        upstream.origin(),
-        duration_text(terms.fresh_for)
-    );
-    if !terms.stale_for.is_zero() {
-        text.push_str(&format!(", stale for {}", duration_text(terms.stale_for)));
-    }
-    if !headers.is_empty() {
-        let names: Vec<&str> = headers.iter().map(|name| name.as_str()).collect();
-        text.push_str(&format!(", by {}", names.join(", ")));
-    }
-    text
-}
-
-/// `1 field`, `2 fields`.
-pub fn counted(number: usize, noun: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {noun}{plural}")
 }

@@ -7,31 +7,12 @@ use consort_feeds::{
 use consort_kernel::Name;
 use url::Url;
 
-use super::declared::Declaration;
-use super::read::{self, Raw};
-use super::reader::Reader;
-use super::redact::SecretUrl;
-
-pub(super) const SETTINGS: [&str; 15] = [
-    "kind",
-    "url",
-    "database",
-    "retention",
-    "user",
-    "password",
-    "org",
-    "bucket",
-    "token",
-    "secret",
-    "allow_private",
-    "exchange",
-    "routing_key",
-    "path",
-    "format",
-];
-
-/// Those whose lines may not be shown.
-pub(super) const HIDDEN: [&str; 4] = ["url", "password", "token", "secret"];
+use super::FeedsConfig;
+use crate::config::declared::Declaration;
+use crate::config::part::Context;
+use crate::config::read::{self, Raw};
+use crate::config::reader::Reader;
+use crate::config::redact::SecretUrl;
 
 /// A secret that can be guessed signs nothing.
 const SECRET_LEAST: usize = 16;
@@ -77,11 +58,24 @@ impl Kind {
     }
 }
 
-/// Reads a sink. `broker` is the engine's, unless that could not be read. None if there is a mistake in it.
-pub(super) fn read_sink(
+/// Reads a `[sink.NAME]`.
+pub(super) fn read_declaration(
     reader: &mut Reader<'_>,
     declaration: &Declaration,
-    broker: Result<Option<&SecretUrl>, ()>,
+    context: &mut Context<'_>,
+) {
+    let sink = read_sink(reader, declaration, context.broker());
+    if let Some(SinkConfig { kind: SinkKind::Amqp(amqp), .. }) = &sink {
+        context.connects_to(Some(amqp.url.reveal()));
+    }
+    context.config.part_mut::<FeedsConfig>().sinks.extend(sink);
+}
+
+/// `broker` is the engine's, unless that could not be read. None if there is a mistake in the sink.
+fn read_sink(
+    reader: &mut Reader<'_>,
+    declaration: &Declaration,
+    broker: Result<Option<SecretUrl>, ()>,
 ) -> Option<SinkConfig> {
     let words = [Kind::Influx, Kind::Webhook, Kind::Amqp, Kind::File].map(|k| (k.name(), k));
     if reader.get("kind").is_none() {
@@ -90,7 +84,7 @@ pub(super) fn read_sink(
         return None;
     }
     let kind = reader.read("kind", |raw| read::one_of(raw, words))?;
-    for setting in SETTINGS {
+    for setting in declaration.spec.settings.iter().map(|spec| spec.name) {
         if let Some(entry) = reader.entry(setting)
             && !kind.settings().contains(&setting)
         {
@@ -182,10 +176,7 @@ fn read_webhook(reader: &mut Reader<'_>) -> Option<WebhookConfig> {
     Some(WebhookConfig { url: url?, secret, allow_private })
 }
 
-fn read_amqp(
-    reader: &mut Reader<'_>,
-    broker: Result<Option<&SecretUrl>, ()>,
-) -> Option<AmqpConfig> {
+fn read_amqp(reader: &mut Reader<'_>, broker: Result<Option<SecretUrl>, ()>) -> Option<AmqpConfig> {
     let url = reader.broker(broker, "the RabbitMQ to publish to");
     let short = |raw: &Raw| {
         let text = read::text(raw)?;

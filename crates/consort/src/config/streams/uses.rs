@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 
 use consort_views::form::{MEASUREMENT, TIME};
 
-use super::declared::{Declaration, Entry, Node, Parts};
 use super::fields::check_field_name;
-use super::read;
+use crate::config::declared::{Contents, Declaration, Entry, Node};
+use crate::config::read;
 
 /// Settings of a stream that name fields.
 const BY_STREAM: [&str; 2] = ["key", "id"];
@@ -16,7 +16,7 @@ const BY_STREAM: [&str; 2] = ["key", "id"];
 pub(super) const BY_VIEW: [&str; 5] = ["by", "distinct", "distinct_approx", "set", "last"];
 
 /// The names of all fields that are used by a stream and those of `views` that are kept of it.
-pub(super) fn of_stream<'a>(
+pub(super) fn fields_used<'a>(
     stream: &Declaration,
     views: impl Iterator<Item = &'a Declaration>,
 ) -> BTreeSet<String> {
@@ -35,8 +35,8 @@ fn is_from(view: &Declaration, stream: &str) -> bool {
 
 fn collect(settings: &[Entry], wanted: &[&str], names: &mut BTreeSet<String>) {
     for entry in settings.iter().filter(|entry| wanted.contains(&&*entry.name)) {
-        match &entry.value.parts {
-            Parts::List(items) => items.iter().for_each(|item| collect_item(item, names)),
+        match &entry.value.contents {
+            Contents::List(items) => items.iter().for_each(|item| collect_item(item, names)),
             _ => collect_item(&entry.value, names),
         }
     }
@@ -44,13 +44,13 @@ fn collect(settings: &[Entry], wanted: &[&str], names: &mut BTreeSet<String>) {
 
 /// A name, or in `by` a table that gives it another.
 fn collect_item(item: &Node, names: &mut BTreeSet<String>) {
-    let text = match &item.parts {
-        Parts::None => read::text(&item.raw),
-        Parts::Table(entries) => match &entries[..] {
+    let text = match &item.contents {
+        Contents::None => read::text(&item.raw),
+        Contents::Table(entries) => match &entries[..] {
             [entry] => read::text(&entry.value.raw),
             _ => return,
         },
-        Parts::List(_) => return,
+        Contents::List(_) => return,
     };
     if let Ok(name) = text.map(str::trim)
         && is_plain(name)

@@ -1,6 +1,6 @@
 //! `[stream.NAME]`: what its events are, where they come from and how they are spread.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,34 +9,16 @@ use consort_kernel::Name;
 use consort_views::form::TIME;
 use consort_views::{Form, Kind, Method, Schema, Stream, Unknown};
 
-use super::declared::{Declaration, Entry, Parts};
 use super::fields::{Fields, Shape, read_fields};
-use super::read;
-use super::reader::Reader;
-use super::redact::SecretUrl;
-use super::routes::{Routes, read_route};
-use super::udp::read_udp;
-use super::{AmqpSource, EngineConfig, Gate, StreamSettings};
-
-pub(super) const SETTINGS: [&str; 15] = [
-    "form",
-    "fields",
-    "key",
-    "id",
-    "ids_for",
-    "time",
-    "retain",
-    "route",
-    "gate",
-    "unknown_fields",
-    "partitions",
-    "amqp",
-    "udp",
-    "udp_allow",
-    "udp_buffer",
-];
-
-const AMQP_SETTINGS: [&str; 2] = ["url", "queue"];
+use super::stream_spec::AMQP;
+use super::udp::{read_udp, taken};
+use super::{AmqpSource, Gate, StreamSettings, StreamsConfig, UdpSource, uses};
+use crate::config::declared::{Contents, Declaration, Entry};
+use crate::config::part::Context;
+use crate::config::read;
+use crate::config::reader::Reader;
+use crate::config::redact::SecretUrl;
+use crate::config::routes::Routes;
 
 /// The longest name of a queue that RabbitMQ takes, in bytes.
 const QUEUE_MOST: usize = 255;
@@ -51,30 +33,68 @@ const RETAIN: RangeInclusive<Duration> =
 
 const PARTITIONS: RangeInclusive<u64> = 1..=1024;
 
-/// A stream as far as it could be understood.
+/// A stream as far as it could be understood: the views of a config need it, flawed or not.
+#[derive(Clone, Debug)]
 pub(super) struct StreamRead {
     pub(super) fields: Fields,
     /// None if there is a mistake in it.
     pub(super) stream: Option<Arc<Stream>>,
-    pub(super) settings: StreamSettings,
+    udp: Option<UdpSource>,
 }
 
-/// What a stream stands in.
-pub(super) struct Around<'a> {
-    pub(super) engine: &'a EngineConfig,
+/// The streams of a config by their names, noted for its views.
+pub(super) type StreamsRead = BTreeMap<String, StreamRead>;
+
+/// What surrounds a stream.
+struct Around<'a> {
+    /// Partitions of a stream that does not give their number.
+    partitions: u16,
     /// The engine's, unless that could not be read.
-    pub(super) broker: Result<Option<&'a SecretUrl>, ()>,
+    broker: Result<Option<SecretUrl>, ()>,
     /// The fields that it and its views name.
-    pub(super) used: BTreeSet<String>,
+    used: BTreeSet<String>,
+    routes: &'a mut Routes,
 }
 
-/// Reads a stream.
-pub(super) fn read_stream(
+/// Reads a `[stream.NAME]`.
+pub(super) fn read_declaration(
     reader: &mut Reader<'_>,
     declaration: &Declaration,
-    Around { engine, broker, used }: Around<'_>,
-    routes: &mut Routes,
-) -> StreamRead {
+    context: &mut Context<'_>,
+) {
+    let used = uses::fields_used(declaration, context.declarations("view"));
+    let around = Around {
+        partitions: context.config.engine.partitions(),
+        broker: context.broker(),
+        used,
+        routes: &mut context.routes,
+    };
+    let (fields, stream, settings) = read_stream(reader, declaration, around);
+    let others = context.notes::<StreamsRead>();
+    let sockets = others.iter().filter_map(|(name, read)| Some((name, read.udp.as_ref()?)));
+    if let Some(source) = &settings.udp
+        && let Some(other) = taken(sockets, source.listen)
+        && let Some(entry) = reader.entry("udp")
+    {
+        let reason = format!("[stream.{other}] has {} already", source.listen);
+        reader.explain("udp", &entry.value.span, reason);
+    }
+    let name = declaration.name.clone();
+    let read = StreamRead { fields, stream: stream.clone(), udp: settings.udp.clone() };
+    others.insert(name.clone(), read);
+    if reader.get("amqp").is_some() {
+        context.connects_to(settings.amqp.as_ref().map(|source| source.url.reveal()));
+    }
+    let config = context.config.part_mut::<StreamsConfig>();
+    config.definitions.streams.extend(stream);
+    config.streams.insert(name, settings);
+}
+
+fn read_stream(
+    reader: &mut Reader<'_>,
+    declaration: &Declaration,
+    Around { partitions: default_partitions, broker, used, routes }: Around<'_>,
+) -> (Fields, Option<Arc<Stream>>, StreamSettings) {
     let form = read_form(reader);
     let words = [("reject", Unknown::Reject), ("ignore", Unknown::Ignore)];
     let unknown = reader.read("unknown_fields", |raw| read::one_of(raw, words));
@@ -104,13 +124,13 @@ pub(super) fn read_stream(
         id,
         ids_for: ids_for.unwrap_or(Duration::from_secs(3600)),
         time,
-        partitions: partitions.map_or(u32::from(engine.partitions()), |number| number as u32),
+        partitions: partitions.map_or(u32::from(default_partitions), |number| number as u32),
         retain: retain.unwrap_or(7 * DAY),
         route,
     };
     let name = Name::new(&declaration.name).ok().filter(|_| !reader.is_flawed());
     let stream = name.map(build).map(Arc::new);
-    StreamRead { fields, stream, settings: StreamSettings { gate, amqp, udp } }
+    (fields, stream, StreamSettings { gate, amqp, udp })
 }
 
 /// None if it could not be read.
@@ -122,7 +142,7 @@ fn read_form(reader: &mut Reader<'_>) -> Option<Form> {
     }
 }
 
-/// What a stream of lines cannot have.
+/// Tells which settings a stream of lines cannot have.
 fn refuse_json_settings(reader: &mut Reader<'_>, stream: &str) {
     let reasons = [
         ("time", "the time of a line is its timestamp, '_time': leave it out".to_owned()),
@@ -186,7 +206,7 @@ fn read_stream_route(
     routes: &mut Routes,
 ) -> Option<consort_views::Route> {
     let text = reader.text("route")?;
-    let route = read_route(reader, &text, Method::Post)?;
+    let route = routes.read(reader, &text, Method::Post)?;
     for name in &route.fields {
         if fields.schema.find(name).is_none() {
             reader.unknown_field("route", fields, name, text.span, "");
@@ -199,9 +219,9 @@ fn read_stream_route(
 fn read_amqp(
     reader: &mut Reader<'_>,
     entry: &Entry,
-    broker: Result<Option<&SecretUrl>, ()>,
+    broker: Result<Option<SecretUrl>, ()>,
 ) -> Option<AmqpSource> {
-    let Parts::Table(entries) = &entry.value.parts else {
+    let Contents::Table(entries) = &entry.value.contents else {
         let wanted = "must be a table, as in { url = \"amqp://host\", queue = \"rides\" }";
         reader.wrong(
             "amqp",
@@ -210,7 +230,7 @@ fn read_amqp(
         );
         return None;
     };
-    reader.inner(entry, entries, &AMQP_SETTINGS, |reader| {
+    reader.inner(entry, entries, &AMQP, |reader| {
         let url = reader.broker(broker, "the RabbitMQ that has the queue");
         if reader.get("queue").is_none() {
             reader.missing(&["queue"], "'queue': the queue that the stream reads");

@@ -1,13 +1,11 @@
 //! `udp`, `udp_allow` and `udp_buffer` of a stream: where its datagrams come in, and whose.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 
-use consort_server::udp::IpNet;
-
 use super::UdpSource;
-use super::read::{self, Raw};
-use super::reader::Reader;
+use crate::config::read;
+use crate::config::reader::Reader;
 
 /// What a burst may bring while the node is busy for a moment.
 const BUFFER: u64 = 8 << 20;
@@ -17,7 +15,7 @@ const BUFFERS: RangeInclusive<u64> = 64 << 10..=1 << 30;
 /// Reads the door of a stream for datagrams; `is_line` unless it is known that the stream is none of lines.
 pub(super) fn read_udp(reader: &mut Reader<'_>, is_line: bool) -> Option<UdpSource> {
     let listen = reader.read("udp", read::address);
-    let allow = reader.read("udp_allow", networks);
+    let allow = reader.read("udp_allow", read::networks);
     let buffer = reader.read("udp_buffer", |raw| read::size(raw, BUFFERS));
     let Some(entry) = reader.entry("udp") else {
         for setting in ["udp_allow", "udp_buffer"] {
@@ -46,23 +44,6 @@ pub(super) fn read_udp(reader: &mut Reader<'_>, is_line: bool) -> Option<UdpSour
     }
     let allow = allow.unwrap_or_default();
     Some(UdpSource { listen, allow, buffer: buffer.unwrap_or(BUFFER) })
-}
-
-/// A list of addresses, and of networks as in `10.0.0.0/8`.
-pub(crate) fn networks(raw: &Raw) -> Result<Vec<IpNet>, String> {
-    let wanted =
-        "must be a list of networks and addresses, as in [\"10.0.0.0/8\", \"192.168.1.7\"]";
-    let Raw::List(items) = raw else { return Err(format!("{wanted}, not {}", raw.kind())) };
-    if items.is_empty() {
-        return Err(format!("{wanted}, not empty"));
-    }
-    let network = |item: &Raw| {
-        let text = read::text(item).map_err(|_| format!("{wanted}, not {}", item.kind()))?;
-        let network = text.parse::<IpNet>().ok();
-        let network = network.or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
-        network.ok_or_else(|| format!("{wanted}, not \"{text}\""))
-    };
-    items.iter().map(network).collect()
 }
 
 /// The stream that has this address already, if its port is one that is kept.

@@ -6,9 +6,9 @@ use std::time::Duration;
 use consort_views::window::LENGTHS;
 use consort_views::{Late, Windows};
 
-use super::read;
-use super::reader::Reader;
-use super::suggest::nearest;
+use crate::config::read;
+use crate::config::reader::Reader;
+use crate::config::suggest::nearest;
 
 const GRACE: Duration = Duration::from_secs(5);
 const KEEP: Duration = Duration::from_secs(3_600);

@@ -7,29 +7,11 @@ use consort_kernel::Name;
 use consort_server::axum::http::HeaderName;
 use consort_server::once::{HEADERS_MOST, OnError, Space, Template, passable};
 
-use super::declared::Declaration;
-use super::read;
-use super::reader::Reader;
-
-pub(super) const SETTINGS: [&str; 14] = [
-    "upstream",
-    "lease",
-    "fresh_for",
-    "stale_for",
-    "stale_if_error",
-    "errors_for",
-    "max_value",
-    "timeout",
-    "connect_timeout",
-    "wait",
-    "headers",
-    "honour",
-    "on_error",
-    "refresh_early",
-];
-
-/// Those whose lines may not be shown: an upstream's query may hold a key.
-pub(super) const HIDDEN: [&str; 1] = ["upstream"];
+use super::OnceConfig;
+use crate::config::declared::Declaration;
+use crate::config::part::Context;
+use crate::config::read;
+use crate::config::reader::Reader;
 
 /// As those of the cluster: what a busy machine may pause for, and what nobody waits for.
 const LEASES: RangeInclusive<Duration> = Duration::from_millis(300)..=Duration::from_secs(300);
@@ -46,8 +28,18 @@ const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration:
 /// An answer is one cell of the store, with its headers.
 const SIZES: RangeInclusive<u64> = 1 << 10..=3 << 20;
 
-/// Reads a space. None if there is a mistake in it.
-pub(super) fn read_once(reader: &mut Reader<'_>, declaration: &Declaration) -> Option<Space> {
+/// Reads a `[once.NAME]`.
+pub(super) fn read_declaration(
+    reader: &mut Reader<'_>,
+    declaration: &Declaration,
+    context: &mut Context<'_>,
+) {
+    let space = read_space(reader, declaration);
+    context.config.part_mut::<OnceConfig>().spaces.extend(space);
+}
+
+/// None if there is a mistake in it.
+fn read_space(reader: &mut Reader<'_>, declaration: &Declaration) -> Option<Space> {
     let example = "\"http://127.0.0.1:9000/items/{path}?{query}\"";
     if reader.get("upstream").is_none() {
         let needs = format!("'upstream': the address that is asked, such as {example}");
