@@ -122,6 +122,9 @@ impl Node {
         let probes = probes(&engine).into_iter().chain([cluster.probe()]).collect();
         // Folding a batch takes milliseconds, in which no request should wait for its thread or its processor.
         let roles = ground.threads("roles", cores(), Turns::Later).map_err(StartError::Threads)?;
+        // A thread of its own, and soon its turn: neither requests nor folding delay heartbeats.
+        let heartbeat =
+            ground.threads("heartbeat", 1, Turns::Short).map_err(StartError::Threads)?;
         let http = Http::start(&config.http, probes, routes, metrics).await?;
         let computing = Computing::start(once);
 
@@ -135,7 +138,9 @@ impl Node {
             sole: engine.sole,
             parts,
             store: ground.store,
-            runtime: Arc::clone(&roles),
+            lease_store: Arc::clone(&engine.lease_store),
+            runtime: heartbeat,
+            work_runtime: Arc::clone(&roles),
             entropy: ground.entropy,
             observer: cluster.observer(),
         };
