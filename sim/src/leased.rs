@@ -133,7 +133,9 @@ impl Leased {
             sole: false,
             parts: vec![Arc::new(workers)],
             store: Arc::clone(&station.store),
+            lease_store: Arc::clone(&station.store),
             runtime: station.runtime.clone(),
+            work_runtime: station.runtime.clone(),
             entropy: Arc::clone(&station.entropy),
             observer: Arc::new(Told(Arc::clone(&self.shared))),
         };

@@ -140,6 +140,8 @@ impl Crew {
             sole: engine.sole,
             parts: vec![(self.make_part)(&id, &engine)],
             store: Arc::clone(&engine.store),
+            lease_store: Arc::clone(&engine.lease_store),
+            work_runtime: Arc::clone(&runtime),
             runtime,
             entropy: Arc::new(SystemEntropy),
             observer: Arc::clone(&self.witness) as _,

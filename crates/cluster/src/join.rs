@@ -67,6 +67,9 @@ pub enum JoinError {
     /// The store's own failure.
     #[error("the store failed: {0}")]
     Store(Fault),
+    /// The task that joins ended before it was done.
+    #[error("{0}; this is a defect of Consort, please report it")]
+    Failed(String),
 }
 
 /// A try to take the id.

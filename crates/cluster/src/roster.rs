@@ -127,8 +127,13 @@ impl Roster {
     }
 
     /// Whether this member is alive.
+    ///
+    /// The only process there can be is alive because it looks, however late its heartbeats are.
     pub fn is_live(&self, member: &Member) -> bool {
-        member.is_alive(self.now) && !self.is_void(member.incarnation)
+        match self.alone {
+            Some(mine) => member.incarnation == mine,
+            None => member.is_alive(self.now),
+        }
     }
 
     /// The nodes that are alive, by id.
@@ -143,7 +148,10 @@ impl Roster {
 
     /// Whether anybody may take this lease.
     pub fn is_free(&self, lease: &Lease) -> bool {
-        lease.free(self.now, self.is_void(lease.incarnation))
+        match self.alone {
+            Some(mine) => lease.holder.is_none() || lease.incarnation != mine,
+            None => lease.free(self.now, false),
+        }
     }
 
     /// How the lease of `role` stands that `me` acquired under `epoch`. One that cannot be read was

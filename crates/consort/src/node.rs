@@ -105,6 +105,9 @@ impl Node {
         // Folding a batch takes milliseconds, in which no request should wait for its thread or its processor.
         let roles =
             services.threads("roles", cores(), Turns::Later).map_err(StartError::Threads)?;
+        // A thread of its own, and soon its turn: neither requests nor folding delay heartbeats.
+        let heartbeat =
+            services.threads("heartbeat", 1, Turns::Short).map_err(StartError::Threads)?;
         let http = Http::start(&config.http, probes, routes, metrics).await?;
 
         let id = config.node.id.clone().unwrap_or_else(identity::default_id);
@@ -117,7 +120,9 @@ impl Node {
             sole: engine.sole,
             parts: workloads,
             store: services.store,
-            runtime: Arc::clone(&roles),
+            lease_store: Arc::clone(&engine.lease_store),
+            runtime: heartbeat,
+            work_runtime: Arc::clone(&roles),
             entropy: services.entropy,
             observer: cluster.observer(),
         };

@@ -51,6 +51,9 @@ pub struct Engine {
     pub log: Arc<dyn Log>,
     /// State and feeds.
     pub store: Arc<dyn Store>,
+    /// The same store for leases and heartbeats alone: by a connection of their own, and before all other
+    /// writes of this process.
+    pub lease_store: Arc<dyn Store>,
     /// Set when the engine failed for good.
     pub poison: Poison,
     /// Whether no other process can be at work on it: opening it proves that every earlier one is dead,
@@ -174,9 +177,11 @@ pub async fn open_publisher(
 
 fn open_memory(options: &Options) -> Engine {
     let (log, store) = memory::open(options.shards, Arc::new(SystemClock::default()));
+    let store: Arc<dyn Store> = Arc::new(store);
     Engine {
         log: Arc::new(log),
-        store: Arc::new(store),
+        lease_store: Arc::clone(&store),
+        store,
         poison: Poison::new(),
         sole: true,
         lanes: None,
@@ -203,8 +208,9 @@ async fn open_embedded(options: &Options) -> Result<Engine, OpenError> {
         Err(panic) => std::panic::resume_unwind(panic.into_panic()),
     };
     let report = vec![describe(&path, durability)];
-    let (log, store) = (Arc::new(log), Arc::new(store));
-    Ok(Engine { log, store, poison, sole: true, lanes: None, report })
+    let (log, lease_store) = (Arc::new(log), Arc::new(store.for_leases()));
+    let store = Arc::new(store);
+    Ok(Engine { log, store, lease_store, poison, sole: true, lanes: None, report })
 }
 
 async fn open_redis(options: &Options) -> Result<Engine, OpenError> {
@@ -223,8 +229,9 @@ async fn open_redis(options: &Options) -> Result<Engine, OpenError> {
         }
     };
     let lanes = options.broker.as_ref().map(|_| BROKER_LANES);
+    let lease_store = Arc::new(store.for_leases());
     let (store, poison) = (Arc::new(store), Poison::new());
-    Ok(Engine { log, store, poison, sole: false, lanes, report })
+    Ok(Engine { log, store, lease_store, poison, sole: false, lanes, report })
 }
 
 fn describe(path: &Path, durability: Durability) -> String {

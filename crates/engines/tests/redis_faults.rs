@@ -233,6 +233,54 @@ async fn leases_and_the_clock_do_not_stand_in_line_behind_bulk_commits() {
     assert_eq!(done.into_inner(), BULK);
 }
 
+#[tokio::test]
+async fn leases_do_not_stand_in_line_behind_appends() {
+    const APPENDS: usize = 300;
+    let mut server = RedisServer::start(RedisOptions::new()).await;
+    let (log, store) = open(&server.url()).await;
+    let leases = store.for_leases();
+    leases.now().await.expect("connects");
+    let done = AtomicUsize::new(0);
+    let large = Frame { records: vec![Bytes::from(vec![7; 256 * 1024])].into(), ..frame(1) };
+    let appends = (0..APPENDS).map(async |_| {
+        log.append(&partition(), &large).await.expect("appends");
+        done.fetch_add(1, Ordering::Relaxed);
+    });
+    let renewal = async {
+        let put = Operation::Put { key: key(), value: Bytes::new() };
+        let renew = async || {
+            leases.now().await.is_ok()
+                && leases.commit(SHARD, Commit::of([put.clone()]).urgent()).await.is_ok()
+        };
+        // A server that stands still for long loses its connection, and gets another one.
+        while !renew().await {}
+        done.load(Ordering::Relaxed)
+    };
+    // All are asked for while the server stands still, the appends first.
+    server.pause();
+    let (_, before, ()) = tokio::join!(join_all(appends), renewal, async { server.resume() });
+    assert!(before < APPENDS / 2, "{before} appends came before the lease");
+    assert_eq!(done.into_inner(), APPENDS);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_connection_is_given_up_sooner_if_it_is_the_one_of_leases() {
+    let server = RedisServer::start(RedisOptions::new()).await;
+    let proxy = Proxy::start(([127, 0, 0, 1], server.port()).into()).await;
+    let (_, store) = open(&format!("redis://{}", proxy.address())).await;
+    let leases = store.for_leases();
+    leases.now().await.expect("connects");
+    proxy.swallow(Direction::ToClient);
+    // A node's loop waits for no call longer than its leases last, and a call that it lets go of gives nothing up.
+    tokio::select! {
+        biased;
+        answer = leases.now() => assert!(matches!(answer, Err(Fault::Retryable(_))), "{answer:?}"),
+        answer = store.now() => panic!("the other connection comes first: {answer:?}"),
+    }
+    proxy.heal();
+    eventually("it connects anew", PATIENCE, || async { leases.now().await.is_ok() }).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_out_of_reach_is_a_retryable_failure() {
     let mut server = RedisServer::start(RedisOptions::new()).await;

@@ -50,7 +50,7 @@ impl NodeLoop {
         let seen = self.elapsed();
         // A wake is a hint and may stay out: a look at least once in a time to live is the safety net.
         self.look_at = seen + self.options.ttl;
-        let store: Arc<dyn Store> = Arc::clone(&self.options.store);
+        let store: Arc<dyn Store> = Arc::clone(&self.options.lease_store);
         let ttl = self.options.ttl;
         let roster = self.call(Roster::read(&*store)).await;
         let roster = match roster.unwrap_or_else(|| Err(no_answer(ttl))) {
@@ -174,7 +174,7 @@ impl NodeLoop {
         let Some(part) = parts.get(&role).filter(|_| !self.is_fenced()) else { return };
         let (tenure, control) = Tenure::new(role.clone(), lease.epoch);
         self.shared.listen_to(&role, control.gauges());
-        let runtime = Arc::clone(&self.options.runtime);
+        let runtime = Arc::clone(&self.options.work_runtime);
         let part = Arc::clone(part);
         let work = {
             let runtime = Arc::clone(&runtime);

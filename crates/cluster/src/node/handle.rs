@@ -27,6 +27,11 @@ pub enum Health {
         /// What hinders it.
         reason: String,
     },
+    /// It could not renew its leases in time and keeps its work: no other process can take them.
+    Late {
+        /// What hinders it.
+        reason: String,
+    },
     /// It hands its roles over and is about to leave.
     Leaving,
     /// It has left.
@@ -37,7 +42,7 @@ impl Health {
     /// Why the node cannot do its work, if so.
     pub fn trouble(&self) -> Option<String> {
         match self {
-            Health::Member => None,
+            Health::Member | Health::Late { .. } => None,
             Health::Fenced { reason } => {
                 Some(format!("all work is dropped, since leases could not be renewed: {reason}"))
             }

@@ -7,7 +7,7 @@ use consort_kernel::{Fault, Operation, Timestamp};
 
 use super::Left;
 use super::handle::Health;
-use super::run::{LEASES_PER_COMMIT, NodeLoop, TRIES};
+use super::run::{Hold, LEASES_PER_COMMIT, NodeLoop, TRIES};
 use crate::change::{Move, Outcome};
 use crate::drain::news_of;
 use crate::format::{decode, encode};
@@ -226,18 +226,18 @@ impl NodeLoop {
     }
 
     fn beat_succeeded(&mut self, sent: Duration) {
-        let fenced = self.is_fenced();
-        self.fence_at = Some(sent + self.reliable_for());
+        let before = self.hold;
+        self.hold = Hold::Until(sent + self.reliable_for());
         self.beat_at = sent + self.options.heartbeat;
-        if self.missed > 0 {
+        if self.missed > 0 || before == Hold::Overdue {
             tracing::info!(node = %self.me.id, missed = self.missed, "renews its leases again");
             self.missed = 0;
         }
-        if fenced {
+        if before == Hold::Lapsed {
             self.look_at = self.elapsed();
-            if self.leaving.is_none() {
-                self.health.send_replace(Health::Member);
-            }
+        }
+        if !matches!(before, Hold::Until(_)) && self.leaving.is_none() {
+            self.health.send_replace(Health::Member);
         }
     }
 

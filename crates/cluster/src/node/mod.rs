@@ -3,6 +3,9 @@
 //! One loop does all of it, one store call after the other, so there is never a question which of two
 //! calls came first. What must not wait for a store that does not answer — dropping the work of leases
 //! that are about to lapse — happens while a call is waited for.
+//!
+//! The loop never shares a thread or a store connection with requests or with the work of roles, if its
+//! `Options` give it a runtime and a store handle of its own. So neither can delay a heartbeat.
 
 mod acquire;
 mod handle;
@@ -16,6 +19,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use consort_kernel::{Entropy, Store, Timestamp};
 use tokio::sync::watch;
 
@@ -52,14 +56,19 @@ pub struct Options {
     pub ttl: Duration,
     /// How often leases are renewed.
     pub heartbeat: Duration,
-    /// Whether opening the store proves that every earlier process is dead.
+    /// Whether opening the store proves that every other process is dead. A sole node keeps its work
+    /// however late its heartbeats are: no process is there that could take its leases.
     pub sole: bool,
     /// What brings roles.
     pub parts: Vec<Arc<dyn Part>>,
-    /// Where the cluster's cells are.
+    /// Where the cluster's cells are, for callers of the handle: they may wait.
     pub store: Arc<dyn Store>,
-    /// Tasks and timers.
+    /// The same cells for the node's loop, by a connection and a lane that other work does not fill.
+    pub lease_store: Arc<dyn Store>,
+    /// Runs the node's loop: heartbeats wait for whatever else runs on its threads.
     pub runtime: Arc<dyn Runtime>,
+    /// Runs the work of roles, by the same local time as `runtime`.
+    pub work_runtime: Arc<dyn Runtime>,
     /// Where incarnations are drawn from.
     pub entropy: Arc<dyn Entropy>,
     /// Who is told what happens.
@@ -127,8 +136,7 @@ impl ClusterNode {
             renewed: Timestamp::default(),
             until: Timestamp::default(),
         };
-        let (store, runtime) = (&*options.store, &*options.runtime);
-        let (member, stored) = join::join(store, runtime, &member, options.sole, ttl).await?;
+        let (member, stored) = join_apart(&options, member).await?;
         tracing::info!(node = %member.id, address = %member.address, "joined the cluster");
 
         let (health, said) = watch::channel(Health::Member);
@@ -153,4 +161,14 @@ impl ClusterNode {
         drop(handle);
         left.unwrap_or_else(|panicked| Left::Failed { reason: panicked.to_string() })
     }
+}
+
+/// Joins on the node's own runtime: a store connection that is made on the way belongs to its threads.
+async fn join_apart(options: &Options, member: Member) -> Result<(Member, Bytes), JoinError> {
+    let (store, runtime) = (Arc::clone(&options.lease_store), Arc::clone(&options.runtime));
+    let (sole, ttl) = (options.sole, options.ttl);
+    let name = format!("join {}", member.id);
+    let joining = async move { join::join(&*store, &*runtime, &member, sole, ttl).await };
+    let joined = Task::spawn(&*options.runtime, &name, joining).await;
+    joined.unwrap_or_else(|panicked| Err(JoinError::Failed(panicked.to_string())))
 }

@@ -38,6 +38,17 @@ pub(super) const TRIES: usize = 4;
 /// How soon the loop comes back to what failed.
 pub(super) const RETRY_AFTER: Duration = Duration::from_millis(100);
 
+/// How far the node can rely on its leases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hold {
+    /// Not at all: nothing was renewed in time.
+    Lapsed,
+    /// Up to this local time.
+    Until(Duration),
+    /// Fully, although they were not renewed in time: this is the only process.
+    Overdue,
+}
+
 /// The state of a node between two steps.
 #[derive(Debug)]
 pub(super) struct NodeLoop {
@@ -53,8 +64,7 @@ pub(super) struct NodeLoop {
     pub(super) holdings: Holdings,
     /// Roles with a refusal of this node.
     pub(super) refused: BTreeSet<Role>,
-    /// The local time at which leases count as lapsing; none while nothing was renewed in time.
-    pub(super) fence_at: Option<Duration>,
+    pub(super) hold: Hold,
     pub(super) beat_at: Duration,
     /// Heartbeats that failed since the last good one.
     pub(super) missed: u32,
@@ -87,7 +97,7 @@ impl NodeLoop {
             report_stored: None,
             holdings: Holdings::default(),
             refused: BTreeSet::new(),
-            fence_at: None,
+            hold: Hold::Lapsed,
             beat_at: now,
             missed: 0,
             tell: false,
@@ -95,7 +105,7 @@ impl NodeLoop {
             retry_at: None,
             leaving: None,
             told: BTreeSet::new(),
-            news: options.store.watch(keys::SHARD, &keys::news()),
+            news: options.lease_store.watch(keys::SHARD, &keys::news()),
             stop: shared.stop.subscribe(),
             health,
             options,
@@ -146,7 +156,7 @@ impl NodeLoop {
     fn next_due(&self) -> Duration {
         let looks = self.leaving.is_none() && !self.is_fenced();
         let look_at = looks.then_some(self.look_at);
-        let due = [self.fence_at, look_at, self.retry_at, self.holdings.next_end_by()];
+        let due = [self.fence_at(), look_at, self.retry_at, self.holdings.next_end_by()];
         due.into_iter().flatten().fold(self.beat_at, Duration::min)
     }
 
@@ -184,7 +194,15 @@ impl NodeLoop {
 
     /// Whether leases may have lapsed: then nothing is worked on and nothing is taken.
     pub(super) fn is_fenced(&self) -> bool {
-        self.fence_at.is_none()
+        self.hold == Hold::Lapsed
+    }
+
+    /// The local time at which leases count as lapsing, if they can.
+    fn fence_at(&self) -> Option<Duration> {
+        match self.hold {
+            Hold::Until(at) => Some(at),
+            Hold::Lapsed | Hold::Overdue => None,
+        }
     }
 
     /// How long after a heartbeat was begun its leases can be relied on.
@@ -200,16 +218,38 @@ impl NodeLoop {
     /// Drops all work if leases are about to lapse. Nothing is safe because of it: two owners at once
     /// are slow, and this spares it.
     fn fence_if_due(&mut self) {
-        if self.fence_at.is_none_or(|at| self.elapsed() < at) {
+        if self.fence_at().is_none_or(|at| self.elapsed() < at) {
             return;
         }
-        self.fence_at = None;
-        let roles = std::mem::take(&mut self.holdings).0.len();
         let reason = "the store did not take a heartbeat in time";
+        if self.options.sole {
+            return self.note_overdue(reason);
+        }
+        self.hold = Hold::Lapsed;
+        let roles = std::mem::take(&mut self.holdings).0.len();
         tracing::warn!(node = %self.me.id, roles, reason, "drops all work before its leases lapse");
         self.options.observer.on_fenced(roles);
         if self.leaving.is_none() {
             self.health.send_replace(Health::Fenced { reason: reason.into() });
+        }
+    }
+
+    /// Reports that heartbeats are late, and keeps the work.
+    ///
+    /// A lease that lapses matters only to a process that could take it. A sole node's store has no such
+    /// process: the memory engine lives inside this one, and the embedded engine's folder is locked for as
+    /// long as this one runs, stopped and suspended time included. A process that opens the folder later
+    /// proves by that alone that this one is dead, and voids its leases without a look at the time. Dropping
+    /// the work would protect nothing, and would add to the disk's load when the work starts again.
+    fn note_overdue(&mut self, reason: &str) {
+        self.hold = Hold::Overdue;
+        let roles = self.holdings.0.len();
+        tracing::warn!(
+            node = %self.me.id, roles, reason,
+            "heartbeats are late, since the store is slow; work goes on, as no other process can take it"
+        );
+        if self.leaving.is_none() {
+            self.health.send_replace(Health::Late { reason: reason.into() });
         }
     }
 
@@ -219,7 +259,7 @@ impl NodeLoop {
         let mut work = pin!(work);
         let give_up_at = self.elapsed() + self.options.ttl;
         loop {
-            let next = self.fence_at.map_or(give_up_at, |at| at.min(give_up_at));
+            let next = self.fence_at().map_or(give_up_at, |at| at.min(give_up_at));
             let sleep = self.options.runtime.sleep(next.saturating_sub(self.elapsed()));
             let result = tokio::select! {
                 biased;
@@ -236,14 +276,14 @@ impl NodeLoop {
 
     /// The store's time.
     pub(super) async fn now(&mut self) -> Result<Timestamp, Fault> {
-        let store = Arc::clone(&self.options.store);
+        let store = Arc::clone(&self.options.lease_store);
         let ttl = self.options.ttl;
         self.call(store.now()).await.unwrap_or_else(|| Err(no_answer(ttl)))
     }
 
     /// Changes cells of the cluster.
     pub(super) async fn change(&mut self, moves: &[Move], also: Vec<Operation>) -> Outcome {
-        let store: Arc<dyn Store> = Arc::clone(&self.options.store);
+        let store: Arc<dyn Store> = Arc::clone(&self.options.lease_store);
         let ttl = self.options.ttl;
         let outcome = self.call(change(&*store, moves, also)).await;
         outcome.unwrap_or_else(|| Outcome::Failed(no_answer(ttl)))

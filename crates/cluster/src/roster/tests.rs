@@ -108,6 +108,20 @@ fn who_is_alone_finds_everybody_else_dead() {
 }
 
 #[test]
+fn the_only_process_is_alive_and_owns_its_leases_however_late_it_renews_them() {
+    let cells = vec![
+        (keys::member("b"), encode(&member("b", 2, 0))),
+        (keys::lease(&role("y")), encode(&lease("b", 2, 0))),
+        (keys::lease(&role("z")), encode(&lease("b", 2, 0).released(Timestamp(5)))),
+    ];
+    let late = roster(1_000_000, cells);
+    assert_eq!((late.live().count(), late.owner(&role("y"))), (0, None));
+    let late = late.seen_by(Some(2));
+    assert_eq!((late.live().count(), late.owner(&role("y"))), (1, Some("b")));
+    assert_eq!(late.owner(&role("z")), None, "it was released");
+}
+
+#[test]
 fn the_next_look_is_when_something_of_others_lapses() {
     let me = Holder { id: "a".into(), incarnation: 1 };
     let mut cells = vec![

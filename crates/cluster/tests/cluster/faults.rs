@@ -1,8 +1,9 @@
 //! Stores that do not answer, fail, forget, or do not know; nodes that were out of touch.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use consort_cluster::{Health, Holder, Lease, Left, keys};
+use consort_cluster::{ClusterNode, Health, Holder, Lease, Left, Options, keys};
 use consort_kernel::{Shard, Timestamp};
 use tokio::time::Instant;
 
@@ -46,6 +47,50 @@ async fn a_node_whose_store_is_silent_drops_its_work_before_its_leases_lapse() {
 #[tokio::test(start_paused = true)]
 async fn a_node_whose_store_fails_drops_its_work_before_its_leases_lapse() {
     out_of_touch(Mode::Failing).await;
+}
+
+/// Commits take longer than a lease lasts.
+const SLOW: Mode = Mode::Slow(Duration::from_secs(7));
+
+#[tokio::test(start_paused = true)]
+async fn a_node_on_a_shared_store_that_is_slow_drops_its_work_before_its_leases_lapse() {
+    out_of_touch(SLOW).await;
+}
+
+async fn alone_and_out_of_touch(mode: Mode) {
+    let stage = Stage::with_roles(8);
+    let store = stage.store();
+    let (shared, lease_store) = (Arc::clone(&store) as _, Arc::clone(&store) as _);
+    let options = Options { sole: true, store: shared, lease_store, ..stage.options("a") };
+    let node = ClusterNode::join(options).await.expect("joins");
+    stage.settled(&["a"]).await;
+    store.behave(mode);
+    let late = || matches!(node.handle().health(), Health::Late { .. });
+    stage.until("the heartbeats are late", async || late()).await;
+    tokio::time::sleep(TTL * 10).await;
+    assert!(late());
+    assert_eq!(node.handle().health().trouble(), None);
+    store.behave(Mode::Sound);
+    let well = async || node.handle().health() == Health::Member;
+    stage.until("the heartbeats are in time", well).await;
+    stage.settled(&["a"]).await;
+    assert_eq!(stage.record.shifts().len(), 8, "no work was interrupted");
+    assert_eq!(*stage.witness.fenced.lock(), Vec::<usize>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sole_node_whose_store_is_slow_keeps_its_work() {
+    alone_and_out_of_touch(SLOW).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sole_node_whose_store_is_silent_keeps_its_work() {
+    alone_and_out_of_touch(Mode::Silent).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sole_node_whose_store_fails_keeps_its_work() {
+    alone_and_out_of_touch(Mode::Failing).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -161,7 +161,8 @@ async fn a_store_that_fails_for_a_while_is_asked_again() {
     let stage = Stage::with_roles(1);
     let store = stage.store();
     store.behave(Mode::Failing);
-    let options = || Options { store: Arc::clone(&store) as Arc<dyn Store>, ..stage.options("a") };
+    let lease_store = || Arc::clone(&store) as Arc<dyn Store>;
+    let options = || Options { lease_store: lease_store(), ..stage.options("a") };
     let failed = ClusterNode::join(options()).await.unwrap_err();
     assert!(matches!(failed, JoinError::Store(_)), "{failed}");
     let recovers = async {

@@ -108,7 +108,9 @@ impl Stage {
             sole: false,
             parts: vec![Arc::new(player)],
             store: Arc::clone(&self.memory) as Arc<dyn Store>,
+            lease_store: Arc::clone(&self.memory) as Arc<dyn Store>,
             runtime: Arc::clone(&self.runtime),
+            work_runtime: Arc::clone(&self.runtime),
             entropy: Arc::new(SeededEntropy::new(start)),
             observer: Arc::clone(&self.witness) as Arc<dyn Observer>,
         }
@@ -121,8 +123,9 @@ impl Stage {
 
     /// A node on a store of its own.
     pub(crate) async fn node_on(&self, id: &str, store: &Arc<UnsoundStore>) -> ClusterNode {
-        let store = Arc::clone(store) as Arc<dyn Store>;
-        ClusterNode::join(Options { store, ..self.options(id) }).await.expect("joins")
+        let (store, lease_store) = (Arc::clone(store) as _, Arc::clone(store) as _);
+        let options = Options { store, lease_store, ..self.options(id) };
+        ClusterNode::join(options).await.expect("joins")
     }
 
     pub(crate) fn role(&self, n: usize) -> Role {

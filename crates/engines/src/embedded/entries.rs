@@ -6,6 +6,7 @@ use fjall::Readable;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
+use super::published::Published;
 use super::rows;
 use super::tables::{Tables, explain};
 
@@ -52,8 +53,13 @@ pub(super) fn first(tables: &Tables, log: bool, prefix: &[u8]) -> fjall::Result<
 }
 
 /// The entries behind a cursor, up to `most`. `place` names them in errors.
+///
+/// Entries are read as they stood when the last batch was published, like cells. A snapshot of this reader's
+/// own may fall into the middle of a batch (see [`Published`]), where rows of feeds are applied before the
+/// cells of their commits: the reader would be shown an entry, and not find the cells that came with it.
 pub(super) fn read(
     tables: &Tables,
+    published: &Published,
     log: bool,
     prefix: &[u8],
     after: &Cursor,
@@ -64,7 +70,7 @@ pub(super) fn read(
     // The snapshot comes before the look at where entries begin: should they be trimmed and cleared away
     // between the two, that look tells. The other way round the reader would go on behind what was
     // cleared, and skip entries that it was never told of.
-    let snapshot = tables.db.snapshot();
+    let snapshot = published.snapshot();
     let found = match after.last {
         None => None,
         Some((number, _)) => {

@@ -56,7 +56,8 @@ impl EmbeddedLog {
             .read(move |shared| {
                 let place = format!("stream partition {at}");
                 let prefix = rows::partition(&at);
-                let stored = entries::read(&shared.tables, true, &prefix, &after, most, &place)?;
+                let Shared { tables, published, .. } = shared;
+                let stored = entries::read(tables, published, true, &prefix, &after, most, &place)?;
                 sound(stored.iter().map(|entry| decode(&at, entry)))
             })
             .await

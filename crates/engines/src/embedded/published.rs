@@ -1,4 +1,4 @@
-//! What readers of cells see: the tables as they stood when the last batch was written.
+//! What readers see, of cells and of entries: the tables as they stood when the last batch was written.
 //!
 //! A snapshot that a reader takes by itself may be of the middle of a batch: fjall makes a batch visible when
 //! it is applied, but a flush or a compaction that ends meanwhile raises the same mark, and then a reader sees

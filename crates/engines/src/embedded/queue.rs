@@ -1,10 +1,10 @@
-//! What waits for the writer: two lanes, each bounded in bytes.
+//! What waits for the writer: three lanes, each bounded in bytes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use consort_kernel::{Commit, CommitError, Committed, Fault, Lane, Partition, Shard, Topic};
+use consort_kernel::{Commit, CommitError, Committed, Fault, Partition, Shard, Topic};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
@@ -20,13 +20,29 @@ const LINGER: Duration = Duration::from_micros(100);
 /// What a request takes besides its bytes.
 const REQUEST_KIB: u32 = 1;
 
+/// A lane of the queue. The writer takes from an earlier one first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WriterLane {
+    /// The commits that renew, take and release leases: a few small ones a second.
+    Leases,
+    /// Appends and urgent commits.
+    Urgent,
+    /// All other commits, trims, and pieces of merged runs.
+    Bulk,
+}
+
 /// One thing for the writer to do.
 #[derive(Debug)]
 pub(super) enum Job {
     /// Frames that go into one batch. A fault in the reply leaves their outcome unknown.
     Append { frames: Vec<StoredFrame>, reply: oneshot::Sender<Result<(), Fault>> },
     /// A validated commit.
-    Commit { shard: Shard, commit: Commit, reply: oneshot::Sender<Result<Committed, CommitError>> },
+    Commit {
+        shard: Shard,
+        lane: WriterLane,
+        commit: Commit,
+        reply: oneshot::Sender<Result<Committed, CommitError>>,
+    },
     /// Letting go of the entries of a partition or feed below a number.
     Trim { log: bool, prefix: Vec<u8>, before: u64, reply: oneshot::Sender<Result<(), Fault>> },
     /// A part of a run that is made of several.
@@ -56,29 +72,45 @@ impl Job {
         (Job::Append { frames, reply }, answer)
     }
 
-    /// Work that goes before all bulk commits.
-    pub(super) fn urgent(&self) -> bool {
+    /// The lane that it waits in.
+    pub(super) fn lane(&self) -> WriterLane {
         match self {
-            Job::Append { .. } => true,
-            Job::Commit { commit, .. } => commit.lane == Lane::Urgent,
-            Job::Trim { .. } | Job::Piece(_) => false,
+            Job::Append { .. } => WriterLane::Urgent,
+            Job::Commit { lane, .. } => *lane,
+            Job::Trim { .. } | Job::Piece(_) => WriterLane::Bulk,
         }
     }
 }
 
 #[derive(Debug, Default)]
 struct Lanes {
-    urgent: VecDeque<(Job, OwnedSemaphorePermit)>,
-    bulk: VecDeque<(Job, OwnedSemaphorePermit)>,
+    leases: VecDeque<Taken>,
+    urgent: VecDeque<Taken>,
+    bulk: VecDeque<Taken>,
     closed: bool,
 }
 
-/// The queue between callers and the writer. Each lane has room of its own: a lease must not wait at the
-/// door behind bulk work.
+impl Lanes {
+    fn lane(&mut self, lane: WriterLane) -> &mut VecDeque<Taken> {
+        match lane {
+            WriterLane::Leases => &mut self.leases,
+            WriterLane::Urgent => &mut self.urgent,
+            WriterLane::Bulk => &mut self.bulk,
+        }
+    }
+
+    fn pop_urgent(&mut self) -> Option<Taken> {
+        self.leases.pop_front().or_else(|| self.urgent.pop_front())
+    }
+}
+
+/// The queue between callers and the writer. Each lane has room of its own. Without that a lease waits before
+/// it is in the queue at all, behind every caller whose append waits for room: on a slow disk, for seconds.
 #[derive(Debug)]
 pub(super) struct Queue {
     lanes: Mutex<Lanes>,
     filled: Condvar,
+    lease_room: Arc<Semaphore>,
     urgent_room: Arc<Semaphore>,
     bulk_room: Arc<Semaphore>,
 }
@@ -91,6 +123,7 @@ impl Queue {
         Queue {
             lanes: Mutex::default(),
             filled: Condvar::new(),
+            lease_room: Arc::new(Semaphore::new(WAITING_KIB as usize)),
             urgent_room: Arc::new(Semaphore::new(WAITING_KIB as usize)),
             bulk_room: Arc::new(Semaphore::new(WAITING_KIB as usize)),
         }
@@ -100,29 +133,30 @@ impl Queue {
     pub(super) async fn push(&self, job: Job, bytes: usize) -> bool {
         let kib = u32::try_from(bytes / 1024).unwrap_or(u32::MAX);
         let kib = kib.saturating_add(REQUEST_KIB).min(WAITING_KIB);
-        let room = if job.urgent() { &self.urgent_room } else { &self.bulk_room };
+        let lane = job.lane();
+        let room = match lane {
+            WriterLane::Leases => &self.lease_room,
+            WriterLane::Urgent => &self.urgent_room,
+            WriterLane::Bulk => &self.bulk_room,
+        };
         let Ok(permit) = room.clone().acquire_many_owned(kib).await else { return false };
         let mut lanes = self.lanes.lock();
         if lanes.closed {
             return false;
         }
-        if job.urgent() {
-            lanes.urgent.push_back((job, permit));
-        } else {
-            lanes.bulk.push_back((job, permit));
-        }
+        lanes.lane(lane).push_back((job, permit));
         drop(lanes);
         self.filled.notify_one();
         true
     }
 
-    /// The next job; the urgent lane first. Waits up to `wait` if there is none. `None` when the wait or
+    /// The next job, of the first lane that has one. Waits up to `wait` if there is none. `None` when the wait or
     /// the queue ended: see [`Queue::closed`].
     pub(super) fn next(&self, wait: Duration) -> Option<Taken> {
         let linger = Instant::now() + LINGER.min(wait);
         let mut lanes = self.lanes.lock();
         loop {
-            if let Some(taken) = lanes.urgent.pop_front() {
+            if let Some(taken) = lanes.pop_urgent() {
                 return Some(taken);
             }
             if let Some(taken) = lanes.bulk.pop_front() {
@@ -139,9 +173,14 @@ impl Queue {
         }
     }
 
-    /// The next urgent job, if one is there now.
+    /// The next job of leases, or else the next urgent one, if one is there now.
     pub(super) fn next_urgent(&self) -> Option<Taken> {
-        self.lanes.lock().urgent.pop_front()
+        self.lanes.lock().pop_urgent()
+    }
+
+    /// The next job of leases, if one is there now.
+    pub(super) fn next_lease(&self) -> Option<Taken> {
+        self.lanes.lock().leases.pop_front()
     }
 
     /// The next bulk job, if one is there now.
@@ -153,9 +192,11 @@ impl Queue {
     pub(super) fn close(&self) {
         let mut lanes = self.lanes.lock();
         lanes.closed = true;
+        lanes.leases.clear();
         lanes.urgent.clear();
         lanes.bulk.clear();
         drop(lanes);
+        self.lease_room.close();
         self.urgent_room.close();
         self.bulk_room.close();
         self.filled.notify_all();
@@ -171,21 +212,26 @@ mod tests {
     use super::*;
     use futures::FutureExt;
 
-    fn job(lane: Lane) -> Job {
-        let commit = Commit { lane, ..Commit::default() };
-        Job::Commit { shard: Shard(0), commit, reply: oneshot::channel().0 }
+    fn job(lane: WriterLane) -> Job {
+        let (commit, reply) = (Commit::default(), oneshot::channel().0);
+        Job::Commit { shard: Shard(0), lane, commit, reply }
     }
 
     #[test]
-    fn urgent_work_does_not_wait_at_the_door_behind_bulk_work() {
+    fn a_full_lane_keeps_no_job_of_an_earlier_lane_from_the_queue() {
         let queue = Queue::new();
         let all = WAITING_KIB as usize * 1024;
-        assert_eq!(queue.push(job(Lane::Bulk), all).now_or_never(), Some(true));
-        assert_eq!(queue.push(job(Lane::Bulk), 0).now_or_never(), None, "the bulk lane is full");
-        assert_eq!(queue.push(job(Lane::Urgent), 0).now_or_never(), Some(true));
-        let (first, _permit) = queue.next(Duration::ZERO).expect("a job");
-        assert!(first.urgent());
+        for (lane, earlier) in
+            [(WriterLane::Bulk, WriterLane::Urgent), (WriterLane::Urgent, WriterLane::Leases)]
+        {
+            let queue = Queue::new();
+            assert_eq!(queue.push(job(lane), all).now_or_never(), Some(true));
+            assert_eq!(queue.push(job(lane), 0).now_or_never(), None, "the lane is full");
+            assert_eq!(queue.push(job(earlier), 0).now_or_never(), Some(true));
+            let (first, _permit) = queue.next(Duration::ZERO).expect("a job");
+            assert_eq!(first.lane(), earlier);
+        }
         queue.close();
-        assert_eq!(queue.push(job(Lane::Urgent), 0).now_or_never(), Some(false));
+        assert_eq!(queue.push(job(WriterLane::Leases), 0).now_or_never(), Some(false));
     }
 }

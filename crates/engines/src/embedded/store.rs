@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use consort_kernel::limits::{PAGE_BYTES, PAGE_ROWS, within};
 use consort_kernel::{
-    Cell, Commit, CommitError, Committed, Cursor, Fault, FeedEntry, Key, Kind, Most, Name,
+    Cell, Commit, CommitError, Committed, Cursor, Fault, FeedEntry, Key, Kind, Lane, Most, Name,
     Operation, QueryError, ReadError, Shard, Store, Timestamp, Topic, Value, Wake, read_or_wait,
     sound,
 };
@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 
 use super::cell::Row;
 use super::entries::failed;
-use super::queue::Job;
+use super::queue::{Job, WriterLane};
 use super::runs::Merge;
 use super::{Shared, entries, rows};
 
@@ -25,11 +25,26 @@ use super::{Shared, entries, rows};
 pub struct EmbeddedStore {
     shared: Arc<Shared>,
     shards: u16,
+    /// Whether commits go by the lane of leases, whatever they ask for.
+    leases: bool,
 }
 
 impl EmbeddedStore {
     pub(super) fn new(shared: Arc<Shared>, shards: u16) -> Self {
-        EmbeddedStore { shared, shards }
+        EmbeddedStore { shared, shards, leases: false }
+    }
+
+    /// The same store for the cells of leases: its commits wait for no other commit or append.
+    pub fn for_leases(&self) -> Self {
+        EmbeddedStore { leases: true, ..self.clone() }
+    }
+
+    fn lane(&self, commit: &Commit) -> WriterLane {
+        match commit.lane {
+            _ if self.leases => WriterLane::Leases,
+            Lane::Urgent => WriterLane::Urgent,
+            Lane::Bulk => WriterLane::Bulk,
+        }
     }
 
     async fn feed_now(
@@ -44,7 +59,9 @@ impl EmbeddedStore {
             .read(move |shared| {
                 let place = format!("feed {feed} of {shard}");
                 let prefix = rows::feed(shard, &feed);
-                let stored = entries::read(&shared.tables, false, &prefix, &after, most, &place)?;
+                let Shared { tables, published, .. } = shared;
+                let stored =
+                    entries::read(tables, published, false, &prefix, &after, most, &place)?;
                 sound(stored.into_iter().map(|entry| {
                     let (number, contents) = (entry.number, entry.contents);
                     FeedEntry::from_stored(shard, &feed, number, &entry.digest, contents)
@@ -87,7 +104,8 @@ impl Store for EmbeddedStore {
         self.shared.healthy().map_err(CommitError::Engine)?;
         let size = commit.memory();
         let (reply, answer) = oneshot::channel();
-        if !self.shared.queue.push(Job::Commit { shard, commit, reply }, size).await {
+        let job = Job::Commit { shard, lane: self.lane(&commit), commit, reply };
+        if !self.shared.queue.push(job, size).await {
             return Err(CommitError::Engine(self.shared.ended()));
         }
         // Without an answer the writer ended, perhaps by a panic in the middle of this very job.
@@ -214,6 +232,7 @@ impl Store for EmbeddedStore {
         self.shared.healthy()
     }
 }
+
 /// Sorts what is shown to sets, as the writer does before it writes a run: what is sorted already costs it little,
 /// and callers are many where the writer is one.
 fn sort_members(commit: &mut Commit) {
@@ -221,5 +240,85 @@ fn sort_members(commit: &mut Commit) {
         if let Operation::Insert { members, .. } | Operation::Distinct { members, .. } = operation {
             members.sort_unstable();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use consort_kernel::{Note, SystemClock};
+
+    use super::super::{Durability, open};
+    use super::*;
+
+    /// Cells of one commit: so many that a flush often ends while they are applied.
+    const CELLS: usize = 3_000;
+    const COMMITS: u64 = 100;
+    const SHARD: Shard = Shard(0);
+
+    fn cell(place: usize) -> Key {
+        Key::from(["cell", &format!("{place:04}")])
+    }
+
+    fn commit(number: u64, feed: &Name) -> Commit {
+        let value = Bytes::copy_from_slice(&number.to_be_bytes());
+        let note = Note { feed: feed.clone(), entry: value.clone() };
+        let put = |place| Operation::Put { key: cell(place), value: value.clone() };
+        Commit::of([Operation::Append(note)].into_iter().chain((0..CELLS).map(put)))
+    }
+
+    fn number(value: &[u8]) -> u64 {
+        u64::from_be_bytes(value.try_into().unwrap())
+    }
+
+    /// The flushes of any table make rows visible at any moment of a batch, see [`super::super::published`].
+    fn flush_until(store: &EmbeddedStore, done: &AtomicBool) {
+        let tables = &store.shared.tables;
+        while !done.load(Ordering::Relaxed) {
+            tables.meta.insert("test", "").unwrap();
+            tables.meta.rotate_memtable_and_wait().unwrap();
+        }
+    }
+
+    /// Reads the feed over and over, and after each entry the cells that were changed with it.
+    async fn read_all(store: &EmbeddedStore, feed: &Name) {
+        let cells = [0, CELLS / 2, CELLS - 1].map(|place| Cell::new(Kind::Bytes, cell(place)));
+        let (mut cursor, mut seen) = (Cursor::START, 0);
+        while seen < COMMITS {
+            let most = Most::default();
+            let entries = store.feed(SHARD, feed, &cursor, most, Duration::ZERO).await.unwrap();
+            let Some(last) = entries.last() else { continue };
+            (cursor, seen) = (last.cursor(), seen + entries.len() as u64);
+            for value in store.get(SHARD, &cells).await.unwrap() {
+                let Some(Value::Bytes(value)) = value else { panic!("an entry without its cells") };
+                let (entry, value) = (number(&last.entry), number(&value));
+                assert!(value >= entry, "entry {entry} was seen with the cells of {value}");
+            }
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn an_entry_of_a_feed_is_never_seen_before_the_cells_of_its_commit() {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = Arc::new(SystemClock::default());
+        let (_, store, _) = open(folder.path(), 1, Durability::Process, clock).unwrap();
+        let feed = Name::new("changes").unwrap();
+        let done = Arc::new(AtomicBool::new(false));
+        let flushing = {
+            let (store, done) = (store.clone(), Arc::clone(&done));
+            tokio::task::spawn_blocking(move || flush_until(&store, &done))
+        };
+        let reading = {
+            let (store, feed) = (store.clone(), feed.clone());
+            tokio::spawn(async move { read_all(&store, &feed).await })
+        };
+        for number in 1..=COMMITS {
+            store.commit(SHARD, commit(number, &feed)).await.unwrap();
+        }
+        let read = reading.await;
+        done.store(true, Ordering::Relaxed);
+        flushing.await.unwrap();
+        read.unwrap();
     }
 }

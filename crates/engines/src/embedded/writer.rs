@@ -14,12 +14,15 @@ use super::ahead::Ahead;
 use super::batch::{Batch, Memory, Written};
 use super::merger::Due;
 use super::published::Published;
-use super::queue::{Job, Queue, Taken};
+use super::queue::{Job, Queue, Taken, WriterLane};
 use super::sweep;
 use super::tables::{Tables, explain};
 
 /// Bytes of appends and commits in one batch, about. Larger batches save no fsync worth having.
 const BATCH_BYTES: usize = 8 * 1024 * 1024;
+/// Bytes of a batch that renews leases: no more joins it. Twice as much takes a disk that writes 1 MiB/s half a
+/// second, and a heartbeat of the node waits for that, where a full batch would take it eight.
+const LEASE_BATCH_BYTES: usize = 256 * 1024;
 /// How long bulk commits may be folded into one batch, and how many rows they may make dirty, which takes
 /// about as long again to write: an append that arrives meanwhile waits for it.
 const BULK_TIME: Duration = Duration::from_micros(300);
@@ -121,7 +124,7 @@ impl Writer {
     /// all callers were told by then.
     fn batch(&mut self, first: Taken, queue: &Queue) -> fjall::Result<usize> {
         let started = Instant::now();
-        let (mut bytes, mut bulk) = (0, false);
+        let (mut bytes, mut bulk, mut leases) = (0, false, false);
         let mut replies = Vec::new();
         // Permits go when the batch is done: until then its bytes are in memory.
         let mut permits = Vec::new();
@@ -131,16 +134,18 @@ impl Writer {
         while let Some((job, permit)) = taken {
             bytes += permit.num_permits() * 1024;
             permits.push(permit);
-            bulk |= !job.urgent();
+            bulk |= job.lane() == WriterLane::Bulk;
+            leases |= job.lane() == WriterLane::Leases;
             folded = fold(&mut batch, job, &mut replies);
             if folded.is_err() {
                 break;
             }
-            let full = bytes >= BATCH_BYTES;
-            taken = if full { None } else { queue.next_urgent() };
-            // One bulk job is taken however full the batch is: commits go on under any load of appends.
+            let full = bytes >= if leases { LEASE_BATCH_BYTES } else { BATCH_BYTES };
+            taken = if full { queue.next_lease() } else { queue.next_urgent() };
+            // One bulk job is taken however full the batch is: commits go on under any load of appends. A batch
+            // that renews leases takes none, since one may be large; there are few such batches.
             let room = !full && batch.rows() < BULK_ROWS && started.elapsed() < BULK_TIME;
-            if taken.is_none() && (!bulk || room) {
+            if taken.is_none() && !leases && (!bulk || room) {
                 taken = queue.next_bulk();
             }
         }
@@ -213,7 +218,7 @@ fn fold(batch: &mut Batch<'_>, job: Job, replies: &mut Vec<Reply>) -> fjall::Res
             let mut frames = frames.into_iter();
             frames.try_for_each(|frame| batch.append(true, &frame.prefix, frame.value))
         }
-        Job::Commit { shard, commit, reply } => {
+        Job::Commit { shard, commit, reply, .. } => {
             let topics = commit.topics(shard);
             let (answer, folded) = match batch.commit(shard, &commit) {
                 Ok(answer) => (answer, Ok(())),
@@ -251,29 +256,77 @@ mod tests {
     use super::super::queue::StoredFrame;
     use super::*;
     use consort_kernel::{Commit, Name, Partition, Shard, SystemClock};
+    use tempfile::TempDir;
+
+    /// A writer whose batches are written one at a time, by the test.
+    struct Bed {
+        _folder: TempDir,
+        writer: Writer,
+        queue: Queue,
+    }
+
+    type Answer = oneshot::Receiver<Result<Committed, CommitError>>;
+
+    impl Bed {
+        fn new() -> Bed {
+            let folder = tempfile::tempdir().unwrap();
+            let tables = Tables::open(folder.path()).unwrap();
+            let (wakes, clock) = (Arc::default(), Arc::new(SystemClock::default()));
+            let (merger, _) = std::sync::mpsc::sync_channel(1);
+            let (poison, published) = (Poison::new(), Published::new(&tables));
+            let mode = Durability::Process;
+            let writer = Writer::new(tables, wakes, clock, poison, mode, merger, published);
+            Bed { _folder: folder, writer, queue: Queue::new() }
+        }
+
+        fn push(&self, job: Job, bytes: usize) {
+            assert!(futures::executor::block_on(self.queue.push(job, bytes)));
+        }
+
+        /// So many appends of 4 MiB.
+        fn append(&self, count: usize) {
+            let at = Partition::new(Name::new("busy").unwrap(), 0);
+            let frame = bytes::Bytes::from(vec![0; 4 * 1024 * 1024]);
+            for _ in 0..count {
+                self.push(Job::append(vec![StoredFrame::new(&at, &frame)]).0, frame.len());
+            }
+        }
+
+        fn commit(&self, lane: WriterLane) -> Answer {
+            let (reply, answer) = oneshot::channel();
+            self.push(Job::Commit { shard: Shard(0), lane, commit: Commit::default(), reply }, 0);
+            answer
+        }
+
+        fn batch(&mut self) {
+            let first = self.queue.next(Duration::ZERO).unwrap();
+            self.writer.batch(first, &self.queue).unwrap();
+        }
+
+        /// How many jobs still wait.
+        fn waiting(&self) -> usize {
+            std::iter::from_fn(|| self.queue.next(Duration::ZERO)).count()
+        }
+    }
 
     #[test]
     fn a_commit_gets_through_under_any_load_of_appends() {
-        let folder = tempfile::tempdir().unwrap();
-        let tables = Tables::open(folder.path()).unwrap();
-        let (wakes, clock) = (Arc::default(), Arc::new(SystemClock::default()));
-        let (merger, _) = std::sync::mpsc::sync_channel(1);
-        let (poison, published) = (Poison::new(), Published::new(&tables));
-        let mut writer =
-            Writer::new(tables, wakes, clock, poison, Durability::Process, merger, published);
-        let queue = Queue::new();
-        let at = Partition::new(Name::new("busy").unwrap(), 0);
-        let frame = bytes::Bytes::from(vec![0; 4 * 1024 * 1024]);
-        let push = |job, size| futures::executor::block_on(queue.push(job, size));
-        for _ in 0..4 {
-            let stored = vec![StoredFrame::new(&at, &frame)];
-            assert!(push(Job::append(stored).0, frame.len()));
-        }
-        let (reply, mut answer) = oneshot::channel();
-        assert!(push(Job::Commit { shard: Shard(0), commit: Commit::default(), reply }, 0));
-        let first = queue.next(Duration::ZERO).unwrap();
-        writer.batch(first, &queue).unwrap();
-        assert!(queue.next_urgent().is_some(), "there were more appends than one batch takes");
+        let mut bed = Bed::new();
+        bed.append(4);
+        let mut answer = bed.commit(WriterLane::Bulk);
+        bed.batch();
         assert_eq!(answer.try_recv(), Ok(Ok(Committed::default())));
+        assert_eq!(bed.waiting(), 2, "there were more appends than one batch takes");
+    }
+
+    #[test]
+    fn a_lease_is_in_the_next_batch_and_no_more_than_one_append_or_commit_goes_with_it() {
+        let mut bed = Bed::new();
+        bed.append(4);
+        let bulk: Vec<Answer> = (0..300).map(|_| bed.commit(WriterLane::Bulk)).collect();
+        let mut lease = bed.commit(WriterLane::Leases);
+        bed.batch();
+        assert_eq!(lease.try_recv(), Ok(Ok(Committed::default())));
+        assert_eq!(bed.waiting(), 3 + bulk.len());
     }
 }

@@ -35,9 +35,9 @@ use watch::Watch;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Bulk commits take turns: of each lane of shards so many are on their way at one time, one that is carried out and
-/// the next one. Leases, the clock and appends, which share their connection, wait behind no more of them than all
-/// lanes have, however slow the server is. So a node with much to commit does not lose its leases, nor take commits
-/// for lost that only stand in a long line. Several lanes, since in a cluster one server may hang while the others do
+/// the next one. The clock, urgent commits and appends, which share their connection, wait behind no more of them than
+/// all lanes have, however slow the server is. So a node does not take commits for lost that only stand in a long
+/// line. Several lanes, since in a cluster one server may hang while the others do
 /// well.
 const BULK_AT_ONCE: usize = 2;
 const BULK_LANES: usize = 16;
@@ -47,6 +47,9 @@ const BULK_LANES: usize = 16;
 struct Shared {
     /// For appends, commits and the clock.
     writes: Link,
+    /// For every call about leases: a connection answers in order, and appends of many megabytes may be on the other
+    /// ones. The first call connects, and the connection is driven by the runtime of that call.
+    leases: Link,
     /// Turns of bulk commits, by lane.
     bulk: [Semaphore; BULK_LANES],
     /// For reads, whose answers may be large: they must not hold up leases and appends.
@@ -81,6 +84,7 @@ pub async fn open(
     let report = settings::check(&writes, allow_volatile).await?;
     let shared = Arc::new(Shared {
         writes,
+        leases: Link::for_leases(place.clone()),
         bulk: std::array::from_fn(|_| Semaphore::new(BULK_AT_ONCE)),
         reads: Link::for_reads(place.clone()),
         watch: Watch::start(place),

@@ -13,7 +13,7 @@ use consort_kernel::{
 };
 use redis::Value as Answer;
 
-use super::link::CallError;
+use super::link::{CallError, Link};
 use super::{LOOK_EVERY, Shared, encode, entries};
 
 /// Shards on a Redis server or cluster.
@@ -21,11 +21,26 @@ use super::{LOOK_EVERY, Shared, encode, entries};
 pub struct RedisStore {
     shared: Arc<Shared>,
     shards: u16,
+    /// Whether calls go by the connection of leases.
+    leases: bool,
 }
 
 impl RedisStore {
     pub(super) fn new(shared: Arc<Shared>, shards: u16) -> Self {
-        RedisStore { shared, shards }
+        RedisStore { shared, shards, leases: false }
+    }
+
+    /// The same store for the cells of leases, on a connection of its own.
+    pub fn for_leases(&self) -> Self {
+        RedisStore { leases: true, ..self.clone() }
+    }
+
+    fn writes(&self) -> &Link {
+        if self.leases { &self.shared.leases } else { &self.shared.writes }
+    }
+
+    fn reads(&self) -> &Link {
+        if self.leases { &self.shared.leases } else { &self.shared.reads }
     }
 
     async fn feed_now(
@@ -35,7 +50,7 @@ impl RedisStore {
         after: &Cursor,
         most: Most,
     ) -> Result<Vec<FeedEntry>, ReadError> {
-        let Shared { reads, scripts, keys, .. } = &*self.shared;
+        let (Shared { scripts, keys, .. }, reads) = (&*self.shared, self.reads());
         let stored = entries::read(reads, scripts, &keys.feed(shard, feed), after, most).await?;
         sound(stored.into_iter().map(|entry| {
             FeedEntry::from_stored(shard, feed, entry.number, &entry.digest, entry.contents)
@@ -57,9 +72,10 @@ impl Store for RedisStore {
     async fn commit(&self, shard: Shard, commit: Commit) -> Result<Committed, CommitError> {
         shard.validate(self.shards)?;
         commit.validate()?;
-        let Shared { writes, bulk, scripts, keys, .. } = &*self.shared;
+        let (Shared { bulk, scripts, keys, .. }, writes) = (&*self.shared, self.writes());
         let _turn = match commit.lane {
             Lane::Urgent => None,
+            Lane::Bulk if self.leases => None,
             // It is never closed.
             Lane::Bulk => bulk[usize::from(shard.0) % bulk.len()].acquire().await.ok(),
         };
@@ -94,7 +110,7 @@ impl Store for RedisStore {
     async fn get(&self, shard: Shard, cells: &[Cell]) -> Result<Vec<Option<Value>>, QueryError> {
         shard.validate(self.shards)?;
         within("the cells of one get", cells.len(), PAGE_ROWS)?;
-        let Shared { reads, scripts, keys, .. } = &*self.shared;
+        let (Shared { scripts, keys, .. }, reads) = (&*self.shared, self.reads());
         let parts: Vec<Bytes> =
             cells.iter().flat_map(|cell| [encode::kind(cell.kind), cell.key.to_bytes()]).collect();
         let arguments: Vec<&[u8]> = parts.iter().map(|part| &part[..]).collect();
@@ -115,7 +131,7 @@ impl Store for RedisStore {
         limit: usize,
     ) -> Result<Vec<(Key, Value)>, QueryError> {
         shard.validate(self.shards)?;
-        let Shared { reads, scripts, keys, .. } = &*self.shared;
+        let (Shared { scripts, keys, .. }, reads) = (&*self.shared, self.reads());
         let from = match after {
             Some(after) if after >= prefix => [b"(", after.as_bytes()].concat(),
             _ => [b"[", prefix.as_bytes()].concat(),
@@ -146,7 +162,7 @@ impl Store for RedisStore {
         limit: usize,
     ) -> Result<Vec<Bytes>, QueryError> {
         shard.validate(self.shards)?;
-        let Shared { reads, scripts, keys, .. } = &*self.shared;
+        let (Shared { scripts, keys, .. }, reads) = (&*self.shared, self.reads());
         let from = after.map_or(b"-".to_vec(), |after| [b"(", after].concat());
         let rows = limit.min(PAGE_ROWS).to_string();
         let arguments = [key.as_bytes(), &from, rows.as_bytes()];
@@ -180,12 +196,12 @@ impl Store for RedisStore {
 
     async fn trim_feed(&self, shard: Shard, feed: &Name, before: u64) -> Result<(), QueryError> {
         shard.validate(self.shards)?;
-        let Shared { writes, scripts, keys, .. } = &*self.shared;
+        let (Shared { scripts, keys, .. }, writes) = (&*self.shared, self.writes());
         Ok(entries::trim(writes, scripts, &keys.feed(shard, feed), before).await?)
     }
 
     async fn now(&self) -> Result<Timestamp, Fault> {
-        let Shared { writes, scripts, keys, latest, .. } = &*self.shared;
+        let (Shared { scripts, keys, latest, .. }, writes) = (&*self.shared, self.writes());
         let root = keys.shard(Shard(0));
         let answer = writes.script(&scripts.time, root.as_bytes(), &[]).await;
         match answer.map_err(CallError::fault)? {

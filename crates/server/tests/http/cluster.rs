@@ -79,6 +79,8 @@ async fn join(
         sole: false,
         parts: vec![Arc::new(Toy(roles.to_vec()))],
         store: Arc::clone(store),
+        lease_store: Arc::clone(store),
+        work_runtime: Arc::clone(&runtime),
         runtime,
         entropy: Arc::new(SystemEntropy),
         observer,
