@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use consort_cluster::{ClusterNode, JoinError, Left, Part, Roster, Runtime, Scale};
+use consort_cluster::{AgreementError, ClusterNode, JoinError, Left, Part, Roster, Runtime, Scale};
 use consort_engines::Engine;
 use consort_kernel::{Inlet, Poison, Turns};
 use consort_once::Once;
@@ -17,7 +17,7 @@ use consort_server::udp::{self, Receiving};
 use consort_server::{
     BindError, Cluster, Drained, Express, GateKind, Handle, Limits, Metrics, Probe, Server, Wanted,
 };
-use consort_views::{DefinitionsError, StreamsPart};
+use consort_views::StreamsPart;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -61,7 +61,7 @@ pub enum StartError {
     #[error(transparent)]
     Udp(#[from] udp::BindError),
     #[error(transparent)]
-    Definitions(#[from] DefinitionsError),
+    Definitions(#[from] AgreementError),
     #[error(transparent)]
     Delivery(#[from] DeliveryError),
     #[error("cannot start threads: {0}")]

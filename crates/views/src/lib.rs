@@ -27,7 +27,7 @@ pub mod value;
 pub mod view;
 pub mod window;
 
-pub use definitions::{Definitions, DefinitionsError};
+pub use definitions::Definitions;
 pub use event::Event;
 pub use expression::{Expression, ExpressionError};
 pub use form::Form;
