@@ -7,7 +7,7 @@ use consort_once::Once;
 use consort_server::axum::Router;
 use consort_server::feeds::{self, Feeds};
 use consort_server::once::{self, Space, Spaces};
-use consort_server::streams::{self, Streams};
+use consort_server::streams::{self, OtherWays, Streams};
 use consort_server::udp;
 use consort_server::views::{self, Paths, Views};
 use consort_server::{Cluster, Express, GateKind, Metrics};
@@ -80,10 +80,12 @@ impl Doors {
         udp::Bound::open(udp::Options { streams: &self.streams, sources, store, metrics })
     }
 
-    pub(crate) fn routes(&self) -> (Router, Express) {
+    /// All routes; `others` are the ways into streams besides HTTP, which `GET /streams` shows.
+    pub(crate) fn routes(&self, others: BTreeMap<String, OtherWays>) -> (Router, Express) {
         let mut paths = Paths::default();
         let routes = self.streams.routes(&mut paths).merge(self.views.routes(&mut paths));
         let express = self.streams.express(&mut paths);
+        let routes = routes.merge(streams::list_routes(&self.streams, others));
         (routes.merge(self.feeds.routes()).merge(self.spaces.routes()), express)
     }
 }

@@ -24,6 +24,7 @@ mod delivering;
 mod doors;
 mod ground;
 mod identity;
+mod listed;
 mod node;
 mod once;
 mod partition;

@@ -13,6 +13,7 @@ use consort_kernel::{Inlet, Poison, Turns};
 use consort_once::Once;
 use consort_server::axum::Router;
 use consort_server::feeds::Feeds;
+use consort_server::home;
 use consort_server::udp::{self, Receiving};
 use consort_server::{
     BindError, Cluster, Drained, Express, GateKind, Handle, Limits, Metrics, Probe, Server, Wanted,
@@ -27,6 +28,7 @@ use crate::delivering::{Delivering, DeliveryError, SinkResolver};
 use crate::doors::Doors;
 use crate::ground::Ground;
 use crate::identity;
+use crate::listed;
 use crate::once::{self, Computing};
 use crate::partition::PartitionResolver;
 
@@ -117,8 +119,9 @@ impl Node {
         );
         let bound = doors.open_udp(datagrams(&config), &ground, &mut metrics)?;
         let udp = bound.addresses();
-        let (routes, express) = doors.routes();
-        let routes = (cluster.routes().merge(routes), express);
+        let (routes, express) = doors.routes(listed::other_ways(&config, &udp));
+        let home = home::routes(&cluster, listed::links(&config));
+        let routes = (cluster.routes().merge(routes).merge(home), express);
         let probes = probes(&engine).into_iter().chain([cluster.probe()]).collect();
         // Folding a batch takes milliseconds, in which no request should wait for its thread or its processor.
         let roles = ground.threads("roles", cores(), Turns::Later).map_err(StartError::Threads)?;

@@ -19,6 +19,7 @@ mod express;
 pub mod feeds;
 mod gate;
 mod health;
+pub mod home;
 mod limits;
 mod metrics;
 pub mod once;

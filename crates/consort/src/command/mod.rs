@@ -3,6 +3,7 @@
 mod bench;
 mod check;
 mod drain;
+mod greeting;
 mod relay;
 mod remote;
 mod resolve;
