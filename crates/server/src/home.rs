@@ -111,9 +111,9 @@ fn page(node: Option<&str>, links: &[Link]) -> String {
     for Link { path, about } in links {
         let (path, about) = (escaped(path), escaped(about));
         // Writing to a `String` cannot fail.
-        let _ = write!(
+        let _ = writeln!(
             rows,
-            "<tr><td><a href=\"{path}\"><code>{path}</code></a></td><td>{about}</td></tr>\n"
+            "<tr><td><a href=\"{path}\"><code>{path}</code></a></td><td>{about}</td></tr>"
         );
     }
     format!(
