@@ -1,6 +1,7 @@
 //! A typed client of a node's HTTP interface.
 //!
-//! It speaks plain HTTP, one connection a call: its callers are people at a command line and tests, not
+//! It speaks plain HTTP. [`Client`] opens a connection for each call, since its callers are people at a command
+//! line, and [`Connection`] keeps one for many requests; both are for tools and tests, not for heavy
 //! traffic. Every wait has an end and every answer a largest size. What a node refuses comes back as
 //! [`ClientError::Refused`] with the node's own words.
 

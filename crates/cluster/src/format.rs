@@ -10,8 +10,8 @@ const VERSION: u8 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
     /// Written by a later release.
-    #[error("format version {0} is unknown: this release reads version {VERSION}")]
-    Version(u8),
+    #[error("format version {0} is unknown: this release reads versions up to {1}")]
+    Version(u8, u8),
     /// Not what this release writes.
     #[error("the cell is malformed: {0}")]
     Malformed(String),
@@ -19,7 +19,17 @@ pub enum FormatError {
 
 /// The bytes to store.
 pub fn encode<T: Serialize>(value: &T) -> Bytes {
-    let mut bytes = vec![VERSION];
+    encode_as(VERSION, value)
+}
+
+/// Reads what [`encode`] wrote.
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, FormatError> {
+    decode_as(VERSION, bytes)
+}
+
+/// As [`encode`], for a cell whose form has changed since version 1.
+pub(crate) fn encode_as<T: Serialize>(version: u8, value: &T) -> Bytes {
+    let mut bytes = vec![version];
     // Plain structs with text keys: writing them into memory cannot fail.
     if let Err(error) = serde_json::to_writer(&mut bytes, value) {
         panic!("a cell could not be encoded: {error}");
@@ -27,13 +37,13 @@ pub fn encode<T: Serialize>(value: &T) -> Bytes {
     bytes.into()
 }
 
-/// Reads what [`encode`] wrote.
-pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, FormatError> {
+/// Reads what [`encode_as`] wrote with this version.
+pub(crate) fn decode_as<T: DeserializeOwned>(version: u8, bytes: &[u8]) -> Result<T, FormatError> {
     match bytes.split_first() {
-        Some((&VERSION, json)) => {
+        Some((&found, json)) if found == version => {
             serde_json::from_slice(json).map_err(|error| FormatError::Malformed(error.to_string()))
         }
-        Some((&version, _)) => Err(FormatError::Version(version)),
+        Some((&found, _)) => Err(FormatError::Version(found, version)),
         None => Err(FormatError::Malformed("it is empty".into())),
     }
 }
@@ -61,7 +71,7 @@ mod tests {
         let bytes = encode(&("a", 7));
         assert_eq!(&bytes[..], b"\x01[\"a\",7]");
         assert_eq!(decode(&bytes), Ok(("a".to_string(), 7)));
-        assert_eq!(decode::<u8>(b"\x027"), Err(FormatError::Version(2)));
+        assert_eq!(decode::<u8>(b"\x027"), Err(FormatError::Version(2, 1)));
         assert!(matches!(decode::<u8>(b""), Err(FormatError::Malformed(_))));
         assert!(matches!(decode::<u8>(b"\x01x"), Err(FormatError::Malformed(_))));
     }

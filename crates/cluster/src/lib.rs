@@ -9,6 +9,7 @@
 //! so that a simulation can run the same code twice in the same way. Therefore: `select!` only `biased`,
 //! no iteration over hash maps, no clock but the store's and the runtime's.
 
+pub mod agreement;
 pub mod appender;
 mod change;
 pub mod collector;
@@ -35,6 +36,7 @@ mod store_time;
 pub mod tenure;
 pub mod worker;
 
+pub use agreement::{Agreed, Agreement, AgreementError};
 pub use appender::{Appender, Place};
 pub use collector::{Appending, Collector, Dock};
 pub use drain::{DrainError, request_drain};

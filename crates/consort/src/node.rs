@@ -6,14 +6,17 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
-use consort_cluster::{ClusterNode, JoinError, Left, Part as Workload, Roster, Runtime, Scale};
+use consort_cluster::{
+    Agreement, AgreementError, ClusterNode, JoinError, Left, Part as Workload, Roster, Runtime,
+    Scale,
+};
 use consort_engines::Engine;
 use consort_kernel::{Poison, Turns};
 use consort_server::axum::Router;
+use consort_server::home::{self, Link};
 use consort_server::{
     BindError, Cluster, Drained, Express, Metrics, Peers, Probe, Resolvers, Wanted,
 };
-use consort_views::DefinitionsError;
 use futures::future::join_all;
 use parking_lot::Mutex;
 
@@ -47,7 +50,7 @@ pub enum StartError {
     #[error(transparent)]
     Http(#[from] BindError),
     #[error(transparent)]
-    Definitions(#[from] DefinitionsError),
+    Definitions(#[from] AgreementError),
     #[error("{0}")]
     Part(Box<dyn std::error::Error + Send + Sync>),
     #[error("cannot start threads: {0}")]
@@ -84,13 +87,14 @@ impl Node {
         let peers = Peers::new(cluster.clone(), &config.http.tokens);
         let services = Services::new(&engine, cluster.clone(), peers, config.data_folder());
 
-        let definitions = Arc::new(config.definitions().agree(&*services.store).await?);
+        let agreement = parts.iter().fold(Agreement::new(), |all, part| part.define(&config, all));
+        let agreed = agreement.agree(&*services.store).await?;
         let mut opened = Opened::default();
         for part in &parts {
             let opening = Opening {
                 config: &config,
                 services: &services,
-                definitions: &definitions,
+                agreed: &agreed,
                 metrics: &mut metrics,
             };
             opened.add(part.open(opening).await?, &resolvers);
@@ -99,8 +103,9 @@ impl Node {
         let (log, store) = (Arc::clone(&engine.log), Arc::clone(&engine.store));
         resolvers.add(Arc::new(PartitionResolver { log, store }));
 
-        let Opened { workloads, routes, express, mut running } = opened;
-        let routes = (cluster.routes().merge(routes), express);
+        let Opened { workloads, routes, express, links, mut running } = opened;
+        let home = home::routes(&cluster, links);
+        let routes = (cluster.routes().merge(home).merge(routes), express);
         let probes = probes(&engine).into_iter().chain([cluster.probe()]).collect();
         // Folding a batch takes milliseconds, in which no request should wait for its thread or its processor.
         let roles =
@@ -205,6 +210,7 @@ struct Opened {
     workloads: Vec<Arc<dyn Workload>>,
     routes: Router,
     express: Express,
+    links: Vec<Link>,
     running: Vec<Box<dyn Running>>,
 }
 
@@ -216,6 +222,7 @@ impl Opened {
         }
         self.routes = std::mem::take(&mut self.routes).merge(part.routes);
         self.express.merge(part.express);
+        self.links.extend(part.links);
         self.running.push(part.running);
     }
 }

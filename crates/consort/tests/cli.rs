@@ -150,6 +150,17 @@ impl Serving {
     }
 }
 
+/// A process that is killed when the test is done with it.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Reads on until a line has these words; panics with all that was said when the process ends
 /// without them.
 fn line_with(stderr: &mut impl BufRead, words: &str) -> String {
@@ -204,6 +215,70 @@ fn a_json_log_is_json_from_its_first_line() {
         !rest.is_empty() && rest.lines().all(|line| line.starts_with('{') && line.ends_with('}')),
         "{rest}"
     );
+}
+
+/// A stream of four partitions, so that the node has roles.
+const WITH_ROLES: &str = "[http]\nlisten = \"127.0.0.1:0\"\n[engine]\nurl = \"memory:\"\n\
+    [stream.rides]\npartitions = 4\nfields = { skier = \"int\" }\n";
+
+#[test]
+fn serve_greets_when_it_is_at_work_and_nothing_comes_between() {
+    let (_folder, path) = config(WITH_ROLES);
+    let mut child =
+        consort(&["serve", "-c", &path, "--node", "n1"]).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut told = String::new();
+    while !told.contains("listens on http://") {
+        assert!(stderr.read_line(&mut told).unwrap() > 0, "it ended:\n{told}");
+    }
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let mut rest = String::new();
+    stderr.read_to_string(&mut rest).unwrap();
+    assert!(child.wait().unwrap().success(), "{rest}");
+
+    let lines: Vec<&str> = told.lines().collect();
+    let greeting = &lines[lines.len() - 4..];
+    assert_eq!(greeting[0], format!("consort {}", env!("CARGO_PKG_VERSION")), "{told}");
+    assert!(greeting[1].starts_with("engine: memory; nothing survives"), "{told}");
+    // Four workers, and the keeper of the stream.
+    assert_eq!(greeting[2], "node 'n1' owns all 5 roles", "{told}");
+    assert!(greeting[3].starts_with("node 'n1' listens on http://127.0.0.1:"), "{told}");
+    // What comes next is the stop.
+    assert!(rest.starts_with("stopping: "), "{rest}");
+    for said in [&told, &rest] {
+        assert!(!said.contains("worker:") && !said.contains('\x1b'), "{said:?}");
+    }
+}
+
+#[test]
+fn each_role_is_told_of_at_debug() {
+    let (_folder, path) = config(WITH_ROLES);
+    let node = Serving::start(&["serve", "-c", &path, "--set", "log.level=debug"]);
+    node.signal(Signal::TERM);
+    let (code, rest) = node.end();
+    assert_eq!(code, Some(0));
+    assert!(rest.contains("released a role") && rest.contains("role=worker:rides/3"), "{rest}");
+}
+
+#[test]
+fn a_terminal_is_coloured_unless_its_user_says_no() {
+    let (_folder, path) = config(WITH_ROLES);
+    let binary = env!("CARGO_BIN_EXE_consort");
+    for (no_color, coloured) in [(None, true), (Some("1"), false)] {
+        // `script` gives the node a terminal, and copies what the node says to its own output.
+        let serve = format!("exec {binary} serve -c {path}");
+        let mut command = Command::new("script");
+        command.args(["-qefc", &serve, "/dev/null"]).stdout(Stdio::piped()).stdin(Stdio::null());
+        command.env_remove("NO_COLOR").envs(no_color.map(|value| ("NO_COLOR", value)));
+        let mut terminal = Killed(command.spawn().unwrap());
+        let mut output = BufReader::new(terminal.0.stdout.take().unwrap());
+        let mut told = String::new();
+        while !told.contains("listens on http://") {
+            assert!(output.read_line(&mut told).unwrap() > 0, "it ended:\n{told}");
+        }
+        assert!(told.contains("joined the cluster"), "{told}");
+        assert_eq!(told.contains('\x1b'), coloured, "{told:?}");
+    }
 }
 
 #[test]

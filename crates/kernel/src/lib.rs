@@ -2,8 +2,10 @@
 //! are made of — keys, frames, digests, cursors, clocks and errors. [`Inlet`] is for
 //! queues of others that streams are filled from, [`Publisher`] for brokers of others that are told.
 //!
-//! It names no engine but one: [`memory`], which is the model the others are compared with. Nothing in
-//! this crate does I/O.
+//! It names no engine but one: [`memory`], which is the model the others are compared with. It opens no
+//! file and no socket. It calls the system for three things only, each of which is handed in where it is
+//! used: the time ([`SystemClock`]), random numbers ([`SystemEntropy`]), and how soon a thread is scheduled
+//! ([`Turns`], on Linux).
 
 pub mod clock;
 pub mod commit;

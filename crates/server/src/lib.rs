@@ -1,9 +1,12 @@
 //! Consort's HTTP side: an accept loop in which everything is bounded, and the answers every node
 //! gives (`/healthz`, `/readyz`, `/metrics`, `/cluster`, problems).
 //!
-//! This is the only crate that knows axum and hyper as a server does. It knows no engine and no
-//! part: what it must ask is handed in as [`Probe`]s, what it must serve as a
-//! [`Router`](axum::Router), and what it must show is registered in [`Metrics`].
+//! This is the only crate that serves HTTP, and so the only one that knows axum, and hyper as a server
+//! does. It knows the parts and serves each of them in a module of its own ([`streams`], [`views`],
+//! [`feeds`], [`once`]). It knows no engine: it reaches logs and stores by their contracts alone.
+//!
+//! The accept loop knows no part: [`Options`] hands it the [`Probe`]s for `/readyz`, one
+//! [`Router`](axum::Router) with all routes, and the [`Metrics`] to show.
 //!
 //! A server is [`Options`], [`Server::bind`], [`Server::run`] with a shutdown future, and a
 //! cloneable [`Handle`].
@@ -16,6 +19,7 @@ mod express;
 pub mod feeds;
 mod gate;
 mod health;
+pub mod home;
 mod limits;
 mod metrics;
 pub mod once;

@@ -35,7 +35,7 @@ async fn not_found(uri: Uri) -> Problem {
     Problem::new(
         StatusCode::NOT_FOUND,
         "not-found",
-        format!("nothing is served at '{}'", shown(&uri)),
+        format!("nothing is served at '{}'; GET / lists what this node serves", shown(&uri)),
     )
 }
 

@@ -1,56 +1,26 @@
-//! All streams and views that a cluster has, kept in the store: every node must mean the same by them.
+//! The streams and views of a config, and how they are declared to the cluster's agreement.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
-use consort_cluster::format;
-use consort_kernel::{
-    Cell, Commit, CommitError, Expect, Key, Kind, Operation, QueryError, Shard, Store, Value,
-};
-use serde::{Deserialize, Serialize};
+use consort_cluster::{Agreed, Agreement, AgreementError};
+use consort_kernel::Store;
+use serde_json::{Value as Json, json};
 
 use crate::stream::Stream;
 use crate::view::View;
 
-/// Where the definitions are kept.
-const HOME: Shard = Shard(0);
+/// The kinds of definitions, as messages and the stored cell name them.
+const STREAM: &str = "stream";
+const VIEW: &str = "view";
 
-/// How often a node looks again when others wrote at the same moment.
-const TRIES: usize = 5;
-
-/// What a config declares.
+/// The streams and views that a config declares.
 #[derive(Clone, Debug, Default)]
 pub struct Definitions {
     /// The streams.
     pub streams: Vec<Arc<Stream>>,
     /// The views.
     pub views: Vec<Arc<View>>,
-}
-
-/// Why a node cannot start with its definitions.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DefinitionsError {
-    /// The cluster has others.
-    #[error(
-        "the streams and views of this config are not those that the cluster has:\n{0}\nStart the node \
-         with the cluster's definitions, or with another 'namespace' or folder in [engine] for these"
-    )]
-    Differ(Differences),
-    /// They could not be read or written.
-    #[error("the definitions could not be compared with those of the cluster: {0}")]
-    Store(String),
-}
-
-/// Which definitions differ, and how; one line each.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Differences(pub Vec<String>);
-
-impl fmt::Display for Differences {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines: Vec<String> = self.0.iter().map(|line| format!("  - {line}")).collect();
-        f.write_str(&lines.join("\n"))
-    }
 }
 
 impl Definitions {
@@ -64,133 +34,38 @@ impl Definitions {
         self.views.iter().find(|view| view.name.as_str() == name)
     }
 
-    /// Makes sure that the cluster means the same: writes the definitions down if nobody did, and
-    /// otherwise compares them. The answer has the numbers that the cluster gave to the views.
-    pub async fn agree(&self, store: &dyn Store) -> Result<Definitions, DefinitionsError> {
-        let own = Stored::of(self);
-        if own == Stored::default() && self.kept(store).await?.is_none() {
-            return Ok(Definitions::default());
-        }
-        let key = Key::from(["definitions"]);
-        for _ in 0..TRIES {
-            if let Some(kept) = self.kept(store).await? {
-                let differences = own.differences(&kept);
-                return match differences.0.is_empty() {
-                    true => self.numbered(&kept.numbers),
-                    false => Err(DefinitionsError::Differ(differences)),
-                };
-            }
-            let put = Operation::Put { key: key.clone(), value: format::encode(&own) };
-            let commit = Commit::of([put]).expecting(Expect::Bytes(key.clone(), None));
-            match store.commit(HOME, commit).await {
-                Ok(_) => return self.numbered(&own.numbers),
-                // Another node was first, or it is not known whether we were: look again.
-                Err(CommitError::Stale(_) | CommitError::Unknown(_)) => {}
-                Err(error) => return Err(DefinitionsError::Store(error.to_string())),
-            }
-        }
-        Err(DefinitionsError::Store("other nodes changed them again and again".into()))
+    /// Settles these definitions alone in the cluster: see [`Agreement::agree`]. The views of the answer have
+    /// the numbers that the cluster gave to them.
+    pub async fn agree(&self, store: &dyn Store) -> Result<Definitions, AgreementError> {
+        self.numbered(&self.declare(Agreement::new()).agree(store).await?)
     }
 
-    /// These definitions with the numbers of their views.
-    fn numbered(&self, numbers: &BTreeMap<String, u64>) -> Result<Definitions, DefinitionsError> {
+    /// Adds these definitions to those that all nodes must agree on. Routes, shapes of answers and other
+    /// settings that a node may have for itself are not part of them.
+    pub fn declare(&self, agreement: Agreement) -> Agreement {
+        let agreement = self.streams.iter().fold(agreement, |agreement, stream| {
+            agreement.define(STREAM, stream.name.as_str(), stream_settings(stream))
+        });
+        self.views.iter().fold(agreement, |agreement, view| {
+            agreement.define(VIEW, view.name.as_str(), view_settings(view))
+        })
+    }
+
+    /// These definitions with the numbers that the cluster gave to the views.
+    pub fn numbered(&self, agreed: &Agreed) -> Result<Definitions, AgreementError> {
         let number = |view: &Arc<View>| {
-            let number = numbers.get(view.name.as_str()).copied();
-            let number = number.ok_or_else(|| {
-                DefinitionsError::Store(format!("the view '{}' has no number there", view.name))
-            })?;
+            let number = agreed.number(VIEW, view.name.as_str())?;
             Ok(Arc::new(View { number, ..View::clone(view) }))
         };
-        let views = self.views.iter().map(number).collect::<Result<_, DefinitionsError>>()?;
+        let views = self.views.iter().map(number).collect::<Result<_, AgreementError>>()?;
         Ok(Definitions { streams: self.streams.clone(), views })
     }
-
-    async fn kept(&self, store: &dyn Store) -> Result<Option<Stored>, DefinitionsError> {
-        let failed = |error: QueryError| DefinitionsError::Store(error.to_string());
-        let cell = Cell::new(Kind::Bytes, Key::from(["definitions"]));
-        let held = store.get(HOME, &[cell]).await.map_err(failed)?;
-        match held.into_iter().next().flatten() {
-            Some(Value::Bytes(bytes)) => match format::decode(&bytes) {
-                Ok(stored) => Ok(Some(stored)),
-                Err(error) => Err(DefinitionsError::Store(error.to_string())),
-            },
-            _ => Ok(None),
-        }
-    }
 }
 
-/// What must be the same on every node; routes and shapes of answers may differ.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Stored {
-    streams: BTreeMap<String, BTreeMap<String, String>>,
-    views: BTreeMap<String, BTreeMap<String, String>>,
-    /// What the keys of each view begin with.
-    numbers: BTreeMap<String, u64>,
-}
-
-impl Stored {
-    fn of(definitions: &Definitions) -> Self {
-        let stream = |stream: &Arc<Stream>| (stream.name.to_string(), stored_stream(stream));
-        let view = |view: &Arc<View>| (view.name.to_string(), stored_view(view));
-        let views: BTreeMap<String, Settings> = definitions.views.iter().map(view).collect();
-        Stored {
-            streams: definitions.streams.iter().map(stream).collect(),
-            numbers: views.keys().cloned().zip(1..).collect(),
-            views,
-        }
-    }
-
-    fn differences(&self, kept: &Stored) -> Differences {
-        let mut lines = Vec::new();
-        compare("stream", &self.streams, &kept.streams, &mut lines);
-        compare("view", &self.views, &kept.views, &mut lines);
-        Differences(lines)
-    }
-}
-
+/// The settings of a definition. All values are texts, as in cells that release 0.1 wrote.
 type Settings = BTreeMap<String, String>;
 
-fn compare(
-    what: &str,
-    own: &BTreeMap<String, Settings>,
-    kept: &BTreeMap<String, Settings>,
-    lines: &mut Vec<String>,
-) {
-    let names = own.keys().chain(kept.keys().filter(|name| !own.contains_key(*name)));
-    for name in names {
-        match (own.get(name), kept.get(name)) {
-            (Some(_), None) => lines.push(format!("{what} '{name}': the cluster does not have it")),
-            (None, Some(_)) => lines.push(format!("{what} '{name}': only the cluster has it")),
-            (Some(own), Some(kept)) => compare_settings(what, name, own, kept, lines),
-            (None, None) => {}
-        }
-    }
-}
-
-fn compare_settings(
-    what: &str,
-    name: &str,
-    own: &Settings,
-    kept: &Settings,
-    lines: &mut Vec<String>,
-) {
-    let settings = own.keys().chain(kept.keys().filter(|setting| !own.contains_key(*setting)));
-    for setting in settings {
-        let (own, kept) = (own.get(setting), kept.get(setting));
-        if own != kept {
-            let shown = |value: Option<&String>| match value {
-                Some(value) => format!("'{value}'"),
-                None => "not set".into(),
-            };
-            let (own, kept) = (shown(own), shown(kept));
-            lines.push(format!(
-                "{what} '{name}': {setting} is {own} here and {kept} in the cluster"
-            ));
-        }
-    }
-}
-
-fn stored_stream(stream: &Stream) -> Settings {
+fn stream_settings(stream: &Stream) -> Json {
     let fields = stream.schema.fields();
     let name = |at: &usize| fields[*at].name.clone();
     let mut settings = Settings::new();
@@ -216,10 +91,10 @@ fn stored_stream(stream: &Stream) -> Settings {
     }
     settings.insert("ids_for".into(), format!("{:?}", stream.ids_for));
     settings.insert("partitions".into(), stream.partitions.to_string());
-    settings
+    json!(settings)
 }
 
-fn stored_view(view: &View) -> Settings {
+fn view_settings(view: &View) -> Json {
     let texts: Vec<&str> = view.aggregate.expressions().iter().map(|e| e.text()).collect();
     let by: Vec<String> = view
         .by
@@ -243,5 +118,5 @@ fn stored_view(view: &View) -> Settings {
         settings.insert("keep".into(), format!("{:?}", windows.keep));
         settings.insert("late".into(), windows.late.name().into());
     }
-    settings
+    json!(settings)
 }

@@ -2,7 +2,10 @@
 //!
 //! A [`Stream`] says what an event is, a [`View`] what is kept of its events. Both are checked when they
 //! are declared. [`StreamPlan`] is the pure fold from records to operations; the cluster's worker runs it.
-//! [`Query`] reads what has been folded. Nothing here knows HTTP.
+//! [`Query`] reads what has been folded.
+//!
+//! Nothing here serves HTTP. Streams and views declare their [`Route`]s as data, a method and a path;
+//! `consort-server` matches requests with them.
 
 pub mod definitions;
 mod evaluate;
@@ -27,7 +30,7 @@ pub mod value;
 pub mod view;
 pub mod window;
 
-pub use definitions::{Definitions, DefinitionsError};
+pub use definitions::Definitions;
 pub use event::Event;
 pub use expression::{Expression, ExpressionError};
 pub use form::Form;

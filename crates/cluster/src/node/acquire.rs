@@ -187,7 +187,7 @@ impl NodeLoop {
         let doing = Doing::Working { task, control, ready, end_by: None };
         let holding = Holding { lease, stored, doing, before, pause: None, began: None };
         self.holdings.0.insert(role.clone(), holding);
-        tracing::info!(node = %self.me.id, %role, epoch, "acquired a role");
+        tracing::debug!(node = %self.me.id, %role, epoch, "acquired a role");
         self.options.observer.on_acquired(&role, epoch);
     }
 }

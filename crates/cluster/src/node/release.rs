@@ -131,7 +131,7 @@ impl NodeLoop {
     fn note_released(&mut self, role: &Role) {
         if let Some(holding) = self.holdings.0.remove(role) {
             let epoch = holding.lease.epoch;
-            tracing::info!(node = %self.me.id, %role, epoch, "released a role");
+            tracing::debug!(node = %self.me.id, %role, epoch, "released a role");
             self.options.observer.on_released(role, epoch);
         }
     }

@@ -1,6 +1,7 @@
 //! Whole clusters on the memory engine, in virtual time: who works on what, and what becomes of it when
 //! nodes join, leave and die, and when the store does not answer.
 
+mod agreement;
 mod appends;
 mod busy;
 mod faults;

@@ -3,6 +3,7 @@
 mod bench;
 mod check;
 mod drain;
+mod greeting;
 mod relay;
 mod remote;
 mod resolve;
@@ -37,7 +38,7 @@ pub(crate) const ENGINE_FAILED: u8 = 74;
 
 const EXAMPLES: &str = "\
 Examples:
-  consort serve                              take the tour: everything in ./consort-tour, nothing else needed
+  consort serve                              take the tour: data in ./consort-tour, no other program needed
   consort config --defaults > consort.toml   write a config file to start from
   consort check -c consort.toml              report every mistake in it
   consort serve -c consort.toml              run a node
@@ -61,7 +62,8 @@ Examples:
   CONSORT_LOG_FORMAT=json consort serve -c consort.toml
 
 Flags win over environment variables, those over the file, the file over defaults.
-Every setting has a variable: CONSORT_, the table, the name, in capitals (CONSORT_HTTP_MAX_BODY).
+Every setting has a variable: CONSORT_, the table, the name, in capitals (CONSORT_HTTP_MAX_BODY). Streams,
+views, sinks and spaces of once are the exception: they are declared in the file alone.
 SIGTERM or SIGINT stops gracefully: roles are handed over, running requests are finished; a second
 signal stops at once. A node that was killed and is started again with the same id waits until the
 lease of the one before has lapsed.";
@@ -72,9 +74,9 @@ Exit code 0: the node would start with this. Exit code 1: every mistake is on st
 
 /// Many nodes, one answer.
 ///
-/// Consort counts each event once although two servers received it, glues a document's pieces in
-/// order across workers, computes an answer once although five servers were asked, and stores SQL
-/// with an elected writer.
+/// Consort keeps views of event streams exact and live on every node, sends the rows of their time windows to
+/// InfluxDB, webhooks, RabbitMQ or files, and computes an answer once although many servers are asked. It keeps
+/// its data in a local folder, or on Redis, Redis Cluster and RabbitMQ.
 #[derive(Parser)]
 #[command(name = "consort", version, after_help = EXAMPLES, disable_help_subcommand = true)]
 pub(crate) struct Cli {

@@ -32,7 +32,7 @@ Exit codes:
 
 #[derive(Args)]
 pub(crate) struct ResolveArgs {
-    /// The role that stopped, as `consort status` names it: worker:STREAM/PARTITION
+    /// The role that stopped, as `consort status` names it, such as worker:STREAM/PARTITION
     #[arg(value_name = "ROLE")]
     role: Role,
     /// Where it goes on: first, end, or the number of a frame

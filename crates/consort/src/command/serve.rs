@@ -1,5 +1,6 @@
 //! `consort serve`: runs a node until a signal ends it, an operator retires it, or it cannot go on.
 
+use std::pin::pin;
 use std::process::ExitCode;
 
 use consort::config::LogFormat;
@@ -8,8 +9,8 @@ use consort_cluster::Left;
 
 use super::settings::SettingArgs;
 use super::signals::{self, Signals};
-use super::{ENGINE_FAILED, FAILED, fail, tour};
-use crate::logging::{self, announce};
+use super::{ENGINE_FAILED, FAILED, fail, greeting, tour};
+use crate::logging::{self, announce, announce_all};
 
 pub(super) fn run(settings: &SettingArgs) -> ExitCode {
     let config = match settings.resolve() {
@@ -30,7 +31,6 @@ async fn serve(mut config: Config, tour: bool) -> ExitCode {
         Err(error) => return fail(FAILED, &format!("cannot listen for signals: {error}")),
     };
     let format = config.log.format;
-    announce(format, &format!("consort {}", env!("CARGO_PKG_VERSION")));
     if tour && let Err(error) = tour::begin(&mut config).await {
         return fail(FAILED, &format!("the tour's upstream cannot start: {error}"));
     }
@@ -48,14 +48,16 @@ async fn serve(mut config: Config, tour: bool) -> ExitCode {
         }
         Err(error) => return fail(FAILED, &error.to_string()),
     };
-    for line in node.report() {
-        announce(format, line);
-    }
-    announce(format, &format!("node '{}' listens on http://{}", node.id(), node.address()));
-    if tour {
-        tour::guide(node.address()).iter().for_each(|line| announce(format, line));
-    }
-    until_the_end(node, signals, format).await
+    let end = {
+        let mut end = pin!(until_the_end(&node, &mut signals));
+        let greeting = async { announce_all(format, &greeting::lines(&node, tour).await) };
+        tokio::select! {
+            biased;
+            end = &mut end => end,
+            () = greeting => end.await,
+        }
+    };
+    finish(node, end, signals, format).await
 }
 
 /// Why a node stops.
@@ -68,12 +70,16 @@ enum End {
     EngineFailed(String),
 }
 
-async fn until_the_end(node: Node, mut signals: Signals, format: LogFormat) -> ExitCode {
-    let end = tokio::select! {
+async fn until_the_end(node: &Node, signals: &mut Signals) -> End {
+    tokio::select! {
         _ = signals.next() => End::Told,
         reason = node.failed() => End::EngineFailed(reason),
         left = node.left() => End::Left(left),
-    };
+    }
+}
+
+/// Stops the node, and says why.
+async fn finish(node: Node, end: End, mut signals: Signals, format: LogFormat) -> ExitCode {
     match &end {
         End::Told => announce(
             format,

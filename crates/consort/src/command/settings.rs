@@ -9,7 +9,7 @@ use consort::config::{ConfigFile, Flag, Sources};
 
 #[derive(Args)]
 pub(crate) struct SettingArgs {
-    /// The config file; without one, the tour runs in ./consort-tour
+    /// The config file; `consort serve` without one runs the tour in ./consort-tour
     #[arg(short, long = "config", value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Address and port of the HTTP interface ([http] listen)
@@ -24,7 +24,7 @@ pub(crate) struct SettingArgs {
     /// This node's name ([node] id)
     #[arg(long, value_name = "ID")]
     node: Option<String>,
-    /// Any setting: --set log.level=debug; may be repeated
+    /// A setting by its path, such as log.level=debug; may be repeated
     #[arg(long, value_name = "PATH.TO.KEY=VALUE")]
     set: Vec<String>,
 }

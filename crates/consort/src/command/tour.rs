@@ -18,6 +18,10 @@ pub(super) async fn begin(config: &mut Config) -> Result<(), String> {
     Ok(())
 }
 
+/// What the node answers to the commands of the guide.
+const RIDE_ANSWER: &str = r#"{"accepted":1}"#;
+const VERTICAL_ANSWER: &str = r#"{"view":"skier_vertical","groups":[{"group":{"skier":7,"season":"2026","day":45},"value":210}],"next":null}"#;
+
 /// What can be tried with the node at `address`, from another shell. Beyond loopback it needs a token, which is not
 /// for printing.
 pub(super) fn guide(address: SocketAddr) -> Vec<String> {
@@ -25,12 +29,15 @@ pub(super) fn guide(address: SocketAddr) -> Vec<String> {
         return Vec::new();
     }
     [
-        "this is the tour; try, from another shell:".to_owned(),
+        "this is the tour: lift rides and six views of them, events by the minute, and a list that is computed once".to_owned(),
+        "try, from another shell:".to_owned(),
         format!("  curl -d '{{\"time\": 217, \"liftID\": 21}}' http://{address}/skiers/1/seasons/2026/days/45/skiers/7"),
+        format!("    {RIDE_ANSWER}"),
         format!("  curl 'http://{address}/views/skier_vertical?skier=7'"),
-        format!("  curl -d 'event_type=http-5xx,product=a value=ann' http://{address}/streams/events"),
-        format!("  curl http://{address}/views/unique_user_event"),
+        format!("    {VERTICAL_ANSWER}     (after the first ride)"),
         format!("  curl --parallel --parallel-immediate 'http://{address}/once/items/today?position=[0-4]'"),
+        "    five answers with the same \"call\": the list was computed once".to_owned(),
+        format!("for everything else, open http://{address}/ in a browser"),
     ]
     .into()
 }

@@ -13,7 +13,7 @@ use consort_server::{Resolved, Resolver, Resolving};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
-use super::{OpenPart, Opening, Part, PartError, Running, StopPhase};
+use super::{OpenPart, Opening, Part, PartError, Running, StopPhase, link};
 use crate::config::{Config, SecretUrl};
 use crate::services::Services;
 
@@ -42,6 +42,10 @@ impl Part for Feeds {
             workloads: vec![Arc::clone(&part) as _],
             resolver: Some(Arc::new(SinkResolver(part))),
             routes: http.routes(),
+            links: vec![
+                link("/feeds", "the feeds: changes, such as rows of closed windows, as they come"),
+                link("/sinks", "the sinks that changes are delivered to"),
+            ],
             running: Box::new(Subscribers(http)),
             ..OpenPart::default()
         })

@@ -12,11 +12,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use consort_cluster::Part as Workload;
+use consort_cluster::{Agreed, Agreement, Part as Workload};
 use consort_engines::OpenError;
 use consort_server::axum::Router;
+use consort_server::home::Link;
 use consort_server::{Express, Metrics, Resolver};
-use consort_views::Definitions;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
@@ -36,6 +36,11 @@ pub trait Part: Send + Sync + fmt::Debug {
     /// Its name, for messages.
     fn name(&self) -> &'static str;
 
+    /// Adds the definitions that all nodes of a cluster must share.
+    fn define(&self, _config: &Config, agreement: Agreement) -> Agreement {
+        agreement
+    }
+
     /// Opens the part on an open engine. It takes no input and does no work yet.
     async fn open(&self, opening: Opening<'_>) -> Result<OpenPart, PartError>;
 }
@@ -47,8 +52,8 @@ pub struct Opening<'a> {
     pub config: &'a Config,
     /// What every part builds on.
     pub services: &'a Services,
-    /// The streams and views, as all nodes of the cluster agree on them.
-    pub definitions: &'a Arc<Definitions>,
+    /// The definitions of all parts, as all nodes of the cluster agree on them.
+    pub agreed: &'a Agreed,
     /// Where the part registers its metrics.
     pub metrics: &'a mut Metrics,
 }
@@ -64,6 +69,8 @@ pub struct OpenPart {
     pub routes: Router,
     /// Those of its routes that have the express way.
     pub express: Express,
+    /// Links to its pages, for `GET /`.
+    pub links: Vec<Link>,
     /// What runs while the node runs.
     pub running: Box<dyn Running>,
 }
@@ -75,6 +82,7 @@ impl Default for OpenPart {
             resolver: None,
             routes: Router::new(),
             express: Express::default(),
+            links: Vec::new(),
             running: Box::new(Idle),
         }
     }
@@ -112,6 +120,11 @@ pub trait Running: Send + Sync + fmt::Debug {
 struct Idle;
 
 impl Running for Idle {}
+
+/// A link for `GET /`.
+fn link(path: impl Into<String>, about: &str) -> Link {
+    Link { path: path.into(), about: about.to_owned() }
+}
 
 /// Why a part could not be opened.
 #[derive(Debug, thiserror::Error)]

@@ -10,13 +10,13 @@ use async_trait::async_trait;
 use consort_cluster::Runtime;
 use consort_kernel::Turns;
 use consort_once::{Once as Handle, Options};
-use consort_server::once::{self, Spaces};
+use consort_server::once::{self, Space, Spaces};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::{OpenPart, Opening, Part, PartError, Running, StopPhase};
+use super::{OpenPart, Opening, Part, PartError, Running, StopPhase, link};
 use crate::config::OnceConfig;
 use crate::services::Services;
 
@@ -42,7 +42,14 @@ impl Part for Once {
             once: handle.clone(),
             metrics,
         });
+        let space_link = |space: &Space| {
+            let path = format!("/once/{}/", space.name);
+            link(path, "a space of answers that are computed once")
+        };
+        let all = link("/once", "the spaces of answers that are computed once");
+        let links = [all].into_iter().chain(config.once().spaces.iter().map(space_link)).collect();
         Ok(OpenPart {
+            links,
             routes: spaces.routes(),
             running: Box::new(Background::start(handle)),
             ..OpenPart::default()

@@ -6,9 +6,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use consort_cluster::Agreement;
 use consort_kernel::Inlet;
 use consort_server::GateKind;
-use consort_server::streams::{self, Streams as StreamsHttp};
+use consort_server::streams::{self, OtherWays, Streams as StreamsHttp};
 use consort_server::udp::{self, Receiving};
 use consort_server::views::{self, Paths, Views};
 use consort_views::StreamsPart;
@@ -16,8 +17,8 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
-use super::{OpenPart, Opening, Part, PartError, Running, StopPhase};
-use crate::config::{Config, Gate, UdpSource};
+use super::{OpenPart, Opening, Part, PartError, Running, StopPhase, link};
+use crate::config::{Config, Gate, StreamSettings, UdpSource};
 use crate::services::Services;
 
 /// Streams and views.
@@ -30,18 +31,24 @@ impl Part for Streams {
         "streams"
     }
 
+    fn define(&self, config: &Config, agreement: Agreement) -> Agreement {
+        config.definitions().declare(agreement)
+    }
+
     async fn open(&self, opening: Opening<'_>) -> Result<OpenPart, PartError> {
-        let Opening { config, services, definitions, metrics } = opening;
-        let roles = StreamsPart::new(definitions, role_options(services, inlets(config).await?));
+        let Opening { config, services, agreed, metrics } = opening;
+        let definitions = config.definitions().numbered(agreed).map_err(PartError::failed)?;
+        let definitions = Arc::new(definitions);
+        let roles = StreamsPart::new(&definitions, role_options(services, inlets(config).await?));
         let streams = StreamsHttp::new(streams::Options {
-            definitions,
+            definitions: &definitions,
             gates: gates(config),
             collector: services.collector.clone(),
             entropy: Arc::clone(&services.entropy),
             metrics,
         });
         let views = Views::new(views::Options {
-            definitions: Arc::clone(definitions),
+            definitions: Arc::clone(&definitions),
             store: Arc::clone(&services.store),
             runtime: Arc::clone(&services.runtime),
             cluster: services.cluster.clone(),
@@ -59,6 +66,8 @@ impl Part for Streams {
         let routes = streams.routes(&mut paths).merge(views.routes(&mut paths));
         // The express way must know the paths of the views as well.
         let express = streams.express(&mut paths);
+        let others = other_ways(config, &datagrams.addresses());
+        let routes = routes.merge(streams::list_routes(&streams, others));
         let running = Datagrams {
             addresses: datagrams.addresses(),
             state: Mutex::new(State::Bound(datagrams)),
@@ -68,6 +77,13 @@ impl Part for Streams {
             resolver: None,
             routes,
             express,
+            links: vec![
+                link("/streams", "the streams: their fields, and how events come in"),
+                link(
+                    "/views",
+                    "the views: what is kept of the events, and the routes to ask for it",
+                ),
+            ],
             running: Box::new(running),
         })
     }
@@ -173,4 +189,33 @@ async fn inlets(config: &Config) -> Result<BTreeMap<String, Arc<dyn Inlet>>, Par
         inlets.insert(name.clone(), inlet);
     }
     Ok(inlets)
+}
+
+/// The ways into streams besides HTTP, for `GET /streams`; `udp` are the open sockets.
+fn other_ways(config: &Config, udp: &BTreeMap<String, SocketAddr>) -> BTreeMap<String, OtherWays> {
+    let ways = |(name, stream): (&String, &StreamSettings)| {
+        let udp = udp.get(name).copied();
+        let amqp_queue = stream.amqp.as_ref().map(|source| source.queue.clone());
+        (name.clone(), OtherWays { udp, amqp_queue })
+    };
+    config.streams().iter().map(ways).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{ConfigFile, Sources};
+
+    #[test]
+    fn a_queue_is_shown_without_its_broker() {
+        let text = "[stream.rides]\nfields = { skier = \"int\" }\n\
+            amqp = { url = \"amqp://user:s3cret@h/v\", queue = \"rides-in\" }\n";
+        let file = ConfigFile { name: "test".into(), text: text.into() };
+        let config = Config::resolve(&Sources { file: Some(file), ..Sources::default() }).unwrap();
+        let address: SocketAddr = "127.0.0.1:8089".parse().unwrap();
+        let ways = other_ways(&config, &BTreeMap::from([("rides".to_owned(), address)]));
+        let expected = OtherWays { udp: Some(address), amqp_queue: Some("rides-in".into()) };
+        assert_eq!(ways["rides"], expected);
+        assert!(!format!("{ways:?}").contains("s3cret"));
+    }
 }

@@ -149,7 +149,7 @@ async fn elsewhere_there_is_nothing() {
         (Method::PUT, RIDES, "GET,HEAD,POST"),
         (Method::POST, "/resorts/1/seasons/2020/days/45/skiers", "GET,HEAD"),
         (Method::POST, "/views/skier_days", "GET,HEAD"),
-        (Method::GET, "/streams/lift_rides", "POST"),
+        (Method::DELETE, "/streams/lift_rides", "GET,HEAD,POST"),
     ] {
         let reply = caller.send(method.clone(), path, &[], "{}").await;
         assert_eq!(reply.status, 405, "{method} {path}: {}", text(&reply));

@@ -13,6 +13,7 @@ mod example;
 mod gates;
 mod killed;
 mod lines;
+mod pages;
 mod points;
 mod positions;
 mod queries;

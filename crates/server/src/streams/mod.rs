@@ -6,6 +6,7 @@ mod bulk;
 mod inflate;
 mod influx;
 mod lines;
+mod list;
 mod metrics;
 #[cfg(test)]
 mod overload;
@@ -31,6 +32,7 @@ use crate::gate::{Gate, GateKind, GateMetrics};
 use crate::metrics::Metrics;
 pub(crate) use bulk::now;
 pub use lines::{Line, Split};
+pub use list::{OtherWays, list_routes};
 pub(crate) use metrics::StreamMetrics;
 pub use points::PointLines;
 pub(crate) use post::{Outcome, no_such_stream, unreadable};

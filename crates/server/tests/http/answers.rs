@@ -56,7 +56,10 @@ async fn an_unknown_path_and_a_wrong_method_are_problems_that_name_them() {
     assert_eq!(missing.status, 404);
     assert_eq!(
         missing.problem(),
-        ("not-found".into(), "nothing is served at '/nowhere/to/be'".into())
+        (
+            "not-found".into(),
+            "nothing is served at '/nowhere/to/be'; GET / lists what this node serves".into()
+        )
     );
 
     let wrong = server.ask("DELETE /healthz HTTP/1.1\r\nhost: t\r\n\r\n").await;
