@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use consort_cluster::Role;
 use consort_cluster::worker::Resume;
-use consort_feeds::{FeedsPart, Outlet, SinkKind, Timing, UnknownSink, Unopened};
-use consort_kernel::{Name, Publisher};
-use consort_server::feeds::{Catalog, FeedName};
+use consort_feeds::{FeedSpec, FeedsError, FeedsPart, SinkConfig, SinkKind, Timing};
+use consort_kernel::{Name, NameError, Publisher};
+use consort_server::feeds::Catalog;
 use consort_server::{Resolved, Resolver, Resolving};
 use futures::FutureExt as _;
 
 use crate::config::{Config, SecretUrl};
 use crate::ground::Ground;
+use crate::rows;
 
 /// What delivers, and what can be subscribed to.
 #[derive(Debug)]
@@ -26,40 +27,38 @@ pub(crate) struct Delivering {
 /// Why rows could not be delivered as the config has it.
 #[derive(Debug, thiserror::Error)]
 pub enum DeliveryError {
+    #[error("view '{view}' cannot have a feed: {source}")]
+    Name { view: String, source: NameError },
     #[error(transparent)]
-    Unknown(#[from] UnknownSink),
-    #[error(transparent)]
-    Unopened(#[from] Unopened),
+    Feeds(#[from] FeedsError),
     #[error("the broker {url} of a sink cannot be used: {source}")]
     Broker { url: SecretUrl, source: consort_engines::OpenError },
 }
 
 impl Delivering {
-    /// Opens the sinks that views name. Nothing is connected yet.
+    /// Opens the sinks that feeds name. Nothing is connected yet.
     pub(crate) async fn open(
         config: &Config,
         ground: &Ground,
         sole: bool,
     ) -> Result<Delivering, DeliveryError> {
-        let named = |(view, sinks): (&String, &Vec<String>)| (view.clone(), sinks.clone());
-        let rows: Vec<(String, Vec<String>)> = config.rows.iter().map(named).collect();
-        let outlets =
-            config.outlets(rows.iter().map(|(view, sinks)| (view.as_str(), &sinks[..])))?;
-        let feed = |(view, _): &(String, Vec<String>)| {
-            FeedName::view(view).map_err(|error| UnknownSink::Name(view.clone(), error))
+        let feed = |(view, sinks): (&String, &Vec<String>)| {
+            let named = |source| DeliveryError::Name { view: view.clone(), source };
+            rows::feed(view, sinks).map_err(named)
         };
-        let feeds: Vec<FeedName> = rows.iter().map(feed).collect::<Result<_, _>>()?;
+        let feeds: Vec<FeedSpec> = config.rows.iter().map(feed).collect::<Result<_, _>>()?;
         let options = consort_feeds::Options {
             store: Arc::clone(&ground.store),
             runtime: Arc::clone(&ground.runtime),
             entropy: Arc::clone(&ground.entropy),
             sole,
             timing: Timing::default(),
-            publishers: publishers(config, &outlets).await?,
+            publishers: publishers(config, &feeds).await?,
         };
-        let part = FeedsPart::new(&outlets, feeds.iter().map(|feed| feed.feed.clone()), options)?;
+        let part = FeedsPart::new(feeds, &config.sinks, options)?;
+        let catalog = Catalog::new(part.feeds().iter().cloned());
         let sinks = config.sinks.iter().map(|sink| sink.name.clone()).collect();
-        Ok(Delivering { part: Arc::new(part), catalog: Catalog::new(feeds), sinks })
+        Ok(Delivering { part: Arc::new(part), catalog, sinks })
     }
 }
 
@@ -75,13 +74,16 @@ impl Resolver for SinkResolver {
     }
 }
 
-/// The ways to the brokers of sinks that have one.
+/// The ways to the brokers of those sinks that feeds name.
 async fn publishers(
     config: &Config,
-    outlets: &[Outlet],
+    feeds: &[FeedSpec],
 ) -> Result<BTreeMap<String, Arc<dyn Publisher>>, DeliveryError> {
     let mut publishers = BTreeMap::new();
-    for Outlet { sink, .. } in outlets {
+    let is_named = |sink: &&SinkConfig| {
+        feeds.iter().any(|feed| feed.sinks.iter().any(|name| name == sink.name.as_str()))
+    };
+    for sink in config.sinks.iter().filter(is_named) {
         let SinkKind::Amqp(amqp) = &sink.kind else { continue };
         let opened = consort_engines::open_publisher(
             amqp.url.reveal(),

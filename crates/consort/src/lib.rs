@@ -28,6 +28,7 @@ mod node;
 mod once;
 mod partition;
 pub mod relay;
+mod rows;
 pub mod upstream;
 
 pub use config::Config;

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use consort::config::{ConfigFile, Sources};
 use consort::{Config, Node};
-use consort_kernel::row::Group;
-use consort_kernel::{Commit, Moment, Note, Operation, Row, Shard, Store};
+use consort_kernel::{Commit, Moment, Note, Operation, Shard, Store};
 use consort_testbed::{RabbitServer, eventually};
+use consort_views::{GroupFields, WindowRow};
 use lapin::options::{BasicGetOptions, QueueDeclareOptions};
 use lapin::types::FieldTable;
 use lapin::{Connection, ConnectionProperties};
@@ -18,13 +18,13 @@ use tokio::net::TcpStream;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn row(value: &str, revision: u64) -> Row {
+fn row(value: &str, revision: u64) -> WindowRow {
     let value = serde_json::value::RawValue::from_string(value.into()).unwrap();
     let (start, end) = (Moment(0), Moment(60_000_000_000));
-    Row { name: "v".into(), group: Group::default(), start, end, value, revision }
+    WindowRow { view: "v".into(), group: GroupFields::default(), start, end, value, revision }
 }
 
-async fn emit(store: &dyn Store, row: Row) {
+async fn emit(store: &dyn Store, row: WindowRow) {
     let note = Note { feed: "rows.v".parse().unwrap(), entry: row.encode() };
     store.commit(Shard(3), Commit::of([Operation::Append(note)])).await.unwrap();
 }

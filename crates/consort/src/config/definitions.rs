@@ -10,6 +10,7 @@ use super::document::Document;
 use super::problem::Problem;
 use super::reader::Reader;
 use super::routes::Routes;
+use super::sinks::Sinks;
 use super::streams::{self, Around, StreamRead};
 use super::{Config, Given, once, sinks, udp, uses, views};
 
@@ -47,21 +48,22 @@ pub(super) fn read(
         }
         streams.insert(declaration.name.clone(), read);
     }
+    for declaration in of(document, Kind::Sink) {
+        let mut reader = Reader::new(declaration, &document.spots, &mut found);
+        config.sinks.extend(sinks::read_sink(&mut reader, declaration, broker));
+    }
     let mut definitions = Definitions::default();
     // Those with a mistake are there, too: it is told once.
     let sinks: Vec<&str> = of(document, Kind::Sink).map(|sink| sink.name.as_str()).collect();
     for declaration in of(document, Kind::View) {
         let mut reader = Reader::new(declaration, &document.spots, &mut found);
-        let around = views::Around { streams: &streams, sinks: &sinks };
+        let sinks = Sinks { names: &sinks, read: &config.sinks };
+        let around = views::Around { streams: &streams, sinks };
         let view = views::read_view(&mut reader, declaration, &around, &mut routes);
         if let Some(view) = view.as_ref().filter(|view| view.windows.is_some()) {
             config.rows.insert(view.name.to_string(), view.sinks.clone());
         }
         definitions.views.extend(view.map(Arc::new));
-    }
-    for declaration in of(document, Kind::Sink) {
-        let mut reader = Reader::new(declaration, &document.spots, &mut found);
-        config.sinks.extend(sinks::read_sink(&mut reader, declaration, broker));
     }
     for declaration in of(document, Kind::Once) {
         let mut reader = Reader::new(declaration, &document.spots, &mut found);

@@ -39,7 +39,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use consort_feeds::{Outlet, SinkConfig, UnknownSink};
+use consort_feeds::SinkConfig;
 use consort_server::Tokens;
 use consort_server::once::{Space, Template};
 use consort_server::udp::IpNet;
@@ -303,15 +303,6 @@ impl Config {
                 space.upstream = template;
             }
         }
-    }
-
-    /// The sinks that views name, each with the feeds of those views. `views` are the names of views, each
-    /// with the names of its sinks.
-    pub fn outlets<'a>(
-        &self,
-        views: impl IntoIterator<Item = (&'a str, &'a [String])>,
-    ) -> Result<Vec<Outlet>, UnknownSink> {
-        consort_feeds::outlets(&self.sinks, views)
     }
 }
 

@@ -11,9 +11,11 @@ use super::fields::{Fields, check_field_name};
 use super::read;
 use super::reader::{Reader, Spanned};
 use super::routes::{Routes, read_route};
+use super::sinks::{Sinks, read_sinks};
 use super::streams::StreamRead;
 use super::suggest::nearest;
-use super::windows::{read_sinks, read_windows};
+use super::windows::read_windows;
+use crate::rows::Rows;
 
 pub(super) const SETTINGS: [&str; 18] = [
     "from",
@@ -39,8 +41,7 @@ pub(super) const SETTINGS: [&str; 18] = [
 /// What a view may refer to.
 pub(super) struct Around<'a> {
     pub(super) streams: &'a BTreeMap<String, StreamRead>,
-    /// The names of the sinks.
-    pub(super) sinks: &'a [&'a str],
+    pub(super) sinks: Sinks<'a>,
 }
 
 /// Reads a view of one of the streams; none if there is a mistake in it or in its stream.
@@ -57,7 +58,7 @@ pub(super) fn read_view(
     let aggregate = read_aggregate(reader, fields);
     let condition = read_condition(reader, fields);
     let windows = read_windows(reader);
-    let sinks = read_sinks(reader, around.sinks);
+    let sinks = read_sinks(reader, &around.sinks, &Rows);
     let view_routes = read_routes(reader, by.as_deref(), routes);
     let answer = read_answer(reader, by.as_deref());
     let stream = from?.stream.clone()?;
