@@ -97,6 +97,14 @@ struct Open {
     figures: Arc<SinkFigures>,
 }
 
+impl Open {
+    fn new(name: Name, sink: Arc<dyn Sink>, feeds: Vec<Arc<FeedSpec>>) -> Result<Open, Unopened> {
+        let unopened = |reason| Unopened { sink: name.to_string(), reason };
+        let parked = names::parked(&name).map_err(|error| unopened(error.to_string()))?;
+        Ok(Open { name, sink, feeds, parked, figures: Arc::default() })
+    }
+}
+
 impl FeedsPart {
     /// The part for these feeds. `sinks` are all that are declared; those that no feed names are not opened.
     pub fn new(
@@ -108,9 +116,9 @@ impl FeedsPart {
         let mut open_outlets = Vec::new();
         for Outlet { sink: config, feeds } in outlets(sinks, &feeds)? {
             let sink = open(&config, options.publishers.get(config.name.as_str()))?;
-            open_outlets.push((config.name, sink, feeds));
+            open_outlets.push(Open::new(config.name, sink, feeds)?);
         }
-        Ok(FeedsPart::from_open(feeds, open_outlets, options)?)
+        Ok(FeedsPart::from_open(feeds, open_outlets, options))
     }
 
     /// The part for these feeds, with sinks of the caller's own. Each gets the feeds that name it.
@@ -126,30 +134,19 @@ impl FeedsPart {
         };
         let open = |(name, sink)| {
             let feeds = its_feeds(&name);
-            (name, sink, feeds)
+            Open::new(name, sink, feeds)
         };
-        let outlets = sinks.into_iter().map(open).collect();
-        Ok(FeedsPart::from_open(feeds, outlets, options)?)
+        let outlets = sinks.into_iter().map(open).collect::<Result<_, _>>()?;
+        Ok(FeedsPart::from_open(feeds, outlets, options))
     }
 
-    fn from_open(
-        mut feeds: Vec<Arc<FeedSpec>>,
-        sinks: Vec<(Name, Arc<dyn Sink>, Vec<Arc<FeedSpec>>)>,
-        options: Options,
-    ) -> Result<Self, Unopened> {
-        let mut outlets = Vec::new();
-        for (name, sink, feeds) in sinks {
-            let unopened = |reason| Unopened { sink: name.to_string(), reason };
-            let parked = names::parked(&name).map_err(|error| unopened(error.to_string()))?;
-            let figures = Arc::new(SinkFigures::default());
-            outlets.push(Open { name, sink, feeds, parked, figures });
-        }
+    fn from_open(mut feeds: Vec<Arc<FeedSpec>>, outlets: Vec<Open>, options: Options) -> Self {
         feeds.sort_by(|a, b| a.feed.cmp(&b.feed));
         feeds.dedup_by(|a, b| a.feed == b.feed);
         let figures = outlets.iter().map(|open| (open.name.clone(), Arc::clone(&open.figures)));
         let figures = Figures(figures.collect());
         let process = options.entropy.next();
-        Ok(FeedsPart { options, process, outlets, feeds, figures })
+        FeedsPart { options, process, outlets, feeds, figures }
     }
 
     /// The feeds, in the order of their names in the store.

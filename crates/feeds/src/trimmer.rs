@@ -50,11 +50,10 @@ impl Trimmer {
     async fn trim(&self, shard: Shard) -> Result<(), String> {
         let store = &*self.store;
         let first = feed::first(store, shard, &self.feed).await.map_err(|e| e.to_string())?;
-        let (marks, end) = self.note(shard, first).await?;
+        let marks = self.note(shard, first).await?;
         let now = store.now().await.map_err(|fault| fault.to_string())?;
-        // The newest entry stays: see `Retention`.
-        let unneeded = marks.first_kept(now, &self.keep).min(end.saturating_sub(1));
-        let before = unneeded.min(self.needed(shard).await?);
+        // Every engine keeps the newest entry: see `Retention`.
+        let before = marks.first_kept(now, &self.keep).min(self.needed(shard).await?);
         match before > first {
             true => store.trim_feed(shard, &self.feed, before).await.map_err(|e| e.to_string()),
             false => Ok(()),
@@ -74,14 +73,14 @@ impl Trimmer {
     }
 
     /// Notes where the feed ends now, and how large the entries are that came since the last look.
-    async fn note(&self, shard: Shard, first: u64) -> Result<(Marks, u64), String> {
+    async fn note(&self, shard: Shard, first: u64) -> Result<Marks, String> {
         let store = &*self.store;
         let key = names::marks(&self.feed);
         let (stored, mut marks) = self.marks(shard, &key).await?;
         let from = marks.end(first);
         let end = feed::end(store, shard, &self.feed, from).await.map_err(|e| e.to_string())?;
         if end == from && (stored.is_some() || end == first) {
-            return Ok((marks, end));
+            return Ok(marks);
         }
         let added = feed::estimate(store, shard, &self.feed, from..end).await;
         let added = added.map_err(|error| error.to_string())?;
@@ -91,7 +90,7 @@ impl Trimmer {
         let commit = Commit::of([put]).expecting(Expect::Bytes(key, stored));
         match store.commit(shard, commit).await {
             // Another trimmer was at work: its marks are as good, and are read in the next round.
-            Ok(_) | Err(CommitError::Stale(_)) => Ok((marks, end)),
+            Ok(_) | Err(CommitError::Stale(_)) => Ok(marks),
             Err(error) => Err(format!("its marks cannot be written: {error}")),
         }
     }
