@@ -25,6 +25,7 @@ mod identity;
 mod node;
 pub mod parts;
 pub mod relay;
+mod rows;
 mod services;
 pub mod upstream;
 

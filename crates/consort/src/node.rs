@@ -89,12 +89,15 @@ impl Node {
 
         let agreement = parts.iter().fold(Agreement::new(), |all, part| part.define(&config, all));
         let agreed = agreement.agree(&*services.store).await?;
+        let feeds = parts.iter().map(|part| part.feeds(&config)).collect::<Result<Vec<_>, _>>()?;
+        let feeds = feeds.concat();
         let mut opened = Opened::default();
         for part in &parts {
             let opening = Opening {
                 config: &config,
                 services: &services,
                 agreed: &agreed,
+                feeds: &feeds,
                 metrics: &mut metrics,
             };
             opened.add(part.open(opening).await?, &resolvers);

@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use consort::config::{ConfigFile, FeedsConfig, Sources};
+use consort::config::{ConfigFile, Sources};
 use consort::parts::RolesPart;
 use consort::{Config, Node};
-use consort_kernel::row::Group;
-use consort_kernel::{Commit, Moment, Note, Operation, Row, Shard, Store};
+use consort_kernel::{Commit, Moment, Note, Operation, Shard, Store};
 use consort_testbed::{RabbitServer, eventually};
+use consort_views::{GroupFields, WindowRow};
 use lapin::options::{BasicGetOptions, QueueDeclareOptions};
 use lapin::types::FieldTable;
 use lapin::{Connection, ConnectionProperties};
@@ -19,24 +19,26 @@ use tokio::net::TcpStream;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn row(value: &str, revision: u64) -> Row {
+fn row(value: &str, revision: u64) -> WindowRow {
     let value = serde_json::value::RawValue::from_string(value.into()).unwrap();
     let (start, end) = (Moment(0), Moment(60_000_000_000));
-    Row { name: "v".into(), group: Group::default(), start, end, value, revision }
+    WindowRow { view: "v".into(), group: GroupFields::default(), start, end, value, revision }
 }
 
-async fn emit(store: &dyn Store, row: Row) {
+async fn emit(store: &dyn Store, row: WindowRow) {
     let note = Note { feed: "rows.v".parse().unwrap(), entry: row.encode() };
     store.commit(Shard(3), Commit::of([Operation::Append(note)])).await.unwrap();
 }
 
 /// A node whose view `v` goes to the sink `f`, which is declared.
 async fn start(sink: &str) -> (Node, Arc<dyn Store>) {
-    let text = format!("[http]\nlisten = \"127.0.0.1:0\"\n[engine]\nurl = \"memory:\"\n{sink}");
+    let text = format!(
+        "[http]\nlisten = \"127.0.0.1:0\"\n[engine]\nurl = \"memory:\"\n{sink}\n\
+         [stream.s]\nform = 'line'\n[view.v]\nfrom = 's'\ncount = true\nwindow = '1m'\nsink = 'f'\n"
+    );
     let file = Some(ConfigFile { name: "test".into(), text });
     let config = Config::resolve(&Sources { file, ..Sources::default() });
-    let mut config = config.unwrap_or_else(|problems| panic!("{problems}"));
-    config.part_mut::<FeedsConfig>().rows.insert("v".into(), vec!["f".into()]);
+    let config = config.unwrap_or_else(|problems| panic!("{problems}"));
     let store = Arc::new(OnceLock::new());
     let found = Arc::clone(&store);
     let part = RolesPart::new("test", move |services| {

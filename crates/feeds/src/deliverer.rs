@@ -28,7 +28,7 @@ use std::time::Duration;
 use consort_cluster::runtime::within;
 use consort_cluster::{Runtime, Tenure};
 use consort_kernel::{
-    Cursor, Entropy, FeedEntry, Most, Name, Note, ReadError, Row, RowError, Shard, Store,
+    ChangeError, Cursor, Entropy, FeedEntry, Most, Name, Note, ReadError, Shard, Store,
 };
 
 use crate::backoff;
@@ -39,8 +39,8 @@ use crate::figures::SinkFigures;
 use crate::parked::Parked;
 use crate::part::{Timing, deliverer_role};
 use crate::says::Says;
-use crate::shown::row_json;
 use crate::sink::{Delivery, Failed, Sink};
+use crate::spec::FeedSpec;
 
 /// What one request brings at most: enough that a connection is worth it, and little enough for any sink.
 const BATCH: Most = Most { entries: 1_000, bytes: 1 << 20 };
@@ -66,7 +66,7 @@ pub(crate) struct Lane {
     pub(crate) sole: bool,
     pub(crate) sink: Arc<dyn Sink>,
     pub(crate) sink_name: Name,
-    pub(crate) feed: Name,
+    pub(crate) spec: Arc<FeedSpec>,
     pub(crate) parked: Name,
     pub(crate) shard: Shard,
     pub(crate) me: Holder,
@@ -131,23 +131,24 @@ impl Lane {
                 Ok(Step::Again) => continue,
                 Ok(Step::Nothing) => {
                     failures = 0;
-                    self.figures.note_waiting(&self.feed, self.shard, None);
-                    self.says.idle(&self.feed);
+                    self.figures.note_waiting(&self.spec.feed, self.shard, None);
+                    self.says.idle(&self.spec.feed);
                     continue;
                 }
                 Ok(Step::Deliver(claimed, entries)) => {
-                    self.says.in_hand(&self.feed, self.runtime.elapsed());
-                    let since = self.says.since(&self.feed);
-                    self.figures.note_waiting(&self.feed, self.shard, since);
-                    let many = entries.len() == BATCH.entries;
+                    self.says.in_hand(&self.spec.feed, self.runtime.elapsed());
+                    let since = self.says.since(&self.spec.feed);
+                    self.figures.note_waiting(&self.spec.feed, self.shard, since);
+                    let bytes = entries.iter().map(|entry| entry.entry.len()).sum();
+                    let is_full = BATCH.reached(entries.len(), bytes);
                     let attempt = Arc::clone(&self).attempt(claimed, entries);
                     let attempted = self.on_its_own(attempt).await;
                     found = attempted.found;
-                    self.says.applied(&self.feed, attempted.settled);
+                    self.says.applied(&self.spec.feed, attempted.settled);
                     if attempted.settled > 0 {
                         failures = 0;
                     }
-                    if many || attempted.hindrance.is_some() {
+                    if is_full || attempted.hindrance.is_some() {
                         self.count(&mut counted, found.as_ref()).await;
                     }
                     attempted.hindrance
@@ -163,13 +164,14 @@ impl Lane {
                 () = self.runtime.sleep(pause) => {}
             }
         }
-        self.figures.note_waiting(&self.feed, self.shard, None);
+        self.figures.note_waiting(&self.spec.feed, self.shard, None);
         self.release().await;
     }
 
     /// Says what hinders it, and for how long it is to rest.
     fn tell(&self, hindrance: Hindrance, failures: u32) -> Duration {
-        let Lane { sink_name, feed, shard, .. } = self;
+        let Lane { sink_name, shard, .. } = self;
+        let feed = &self.spec.feed;
         match hindrance {
             Hindrance::Trouble { reason, after } => {
                 self.figures.note_retry();
@@ -205,13 +207,14 @@ impl Lane {
             None => self.cell.read().await.map_err(trouble)?,
         };
         let cursor = found.stand.cursor();
-        let entries = match self.store.feed(self.shard, &self.feed, &cursor, BATCH, IDLE).await {
+        let entries = match self.store.feed(self.shard, &self.spec.feed, &cursor, BATCH, IDLE).await
+        {
             Ok(entries) => entries,
             // A sink that was declared after the feed was trimmed: what is gone was never meant for it.
             Err(ReadError::Trimmed { first, .. }) if found.is_new() => {
                 found = found.beginning_at(first);
                 let cursor = found.stand.cursor();
-                let read = self.store.feed(self.shard, &self.feed, &cursor, BATCH, IDLE).await;
+                let read = self.store.feed(self.shard, &self.spec.feed, &cursor, BATCH, IDLE).await;
                 read.map_err(|error| trouble(error.to_string()))?
             }
             Err(error @ (ReadError::Refused(_) | ReadError::Engine(_))) => {
@@ -219,7 +222,7 @@ impl Lane {
             }
             Err(error) => return Err(Hindrance::Loss(error.to_string())),
         };
-        self.says.stopped(&self.feed, None);
+        self.says.stopped(&self.spec.feed, None);
         match entries.is_empty() {
             true => Ok(Step::Nothing),
             false => match self.claim(found).await.map_err(trouble)? {
@@ -245,7 +248,7 @@ impl Lane {
         }
         // The one before may have begun a request just before the claim.
         let time = self.timing.request_within + self.timing.slack;
-        tracing::info!(sink = %self.sink_name, feed = %self.feed, shard = %self.shard, ?time,
+        tracing::info!(sink = %self.sink_name, feed = %self.spec.feed, shard = %self.shard, ?time,
             "the deliverer before may have a request under way: waiting it out");
         self.runtime.sleep(time).await;
         Ok(None)
@@ -272,18 +275,18 @@ impl Lane {
 
     /// Delivers the entries, as far as it goes, and moves the cursor behind what is settled.
     async fn attempt(self: Arc<Self>, claimed: Found, entries: Vec<FeedEntry>) -> Attempted {
-        let rows: Vec<Result<Delivery, RowError>> =
+        let changes: Vec<Result<Delivery, ChangeError>> =
             entries.iter().map(|entry| self.delivery(entry)).collect();
-        let mut bisect = Bisect::new(rows.len());
+        let mut bisect = Bisect::new(changes.len());
         let mut notes = Vec::new();
         let sent = AtomicBool::new(false);
         let mut hindrance = None;
         while let Some(range) = bisect.next() {
-            match self.send(&claimed, &rows[range.clone()], &sent).await {
+            match self.send(&claimed, &changes[range.clone()], &sent).await {
                 Sent::Taken => bisect.taken(),
                 Sent::Refused(reason) => {
                     if let Some(at) = bisect.refused() {
-                        notes.push(self.park(&entries[at], &rows[at], &reason));
+                        notes.push(self.park(&entries[at], &changes[at], &reason));
                     }
                 }
                 Sent::Failed { reason, after } => {
@@ -318,24 +321,24 @@ impl Lane {
         }
     }
 
-    fn delivery(&self, entry: &FeedEntry) -> Result<Delivery, RowError> {
-        let row = Row::decode(&entry.entry)?;
-        Ok(Delivery { feed: self.feed.clone(), number: entry.number, row })
+    fn delivery(&self, entry: &FeedEntry) -> Result<Delivery, ChangeError> {
+        let change = self.spec.payload.decode(&entry.entry)?;
+        Ok(Delivery { feed: Arc::clone(&self.spec), number: entry.number, change })
     }
 
     /// Sends one request, if the cell still is this one's.
     async fn send(
         &self,
         claimed: &Found,
-        rows: &[Result<Delivery, RowError>],
+        changes: &[Result<Delivery, ChangeError>],
         sent: &AtomicBool,
     ) -> Sent {
         let failed = |reason: String| Sent::Failed { reason, after: None };
-        let rows: Result<Vec<Delivery>, RowError> = rows.iter().cloned().collect();
-        let rows = match rows {
-            Ok(rows) => rows,
-            // A row of a later release is whole: a node of that release can deliver it.
-            Err(error @ RowError::Version(_)) => {
+        let changes: Result<Vec<Delivery>, ChangeError> = changes.iter().cloned().collect();
+        let changes = match changes {
+            Ok(changes) => changes,
+            // A change of a later release is whole: a node of that release can deliver it.
+            Err(error @ ChangeError::Version(_)) => {
                 return failed(format!("{error}; upgrade the node"));
             }
             Err(error) => return Sent::Refused(error.to_string()),
@@ -347,7 +350,7 @@ impl Lane {
                 Err(reason) => return failed(reason),
             }
             sent.store(true, Ordering::Relaxed);
-            match self.sink.deliver(&rows).await {
+            match self.sink.deliver(&changes).await {
                 Ok(()) => Sent::Taken,
                 Err(Failed::Refused { reason }) => Sent::Refused(reason),
                 Err(Failed::Retry { reason, after }) => Sent::Failed { reason, after },
@@ -358,12 +361,19 @@ impl Lane {
         within(&*self.runtime, time, sending).await.unwrap_or_else(late)
     }
 
-    fn park(&self, entry: &FeedEntry, row: &Result<Delivery, RowError>, reason: &str) -> Note {
-        let Lane { sink_name, feed, shard, .. } = self;
+    fn park(
+        &self,
+        entry: &FeedEntry,
+        change: &Result<Delivery, ChangeError>,
+        reason: &str,
+    ) -> Note {
+        let Lane { sink_name, shard, .. } = self;
+        let feed = &self.spec.feed;
         tracing::warn!(sink = %sink_name, %feed, %shard, number = entry.number,
             "a row is refused for good, and parked: {reason}");
-        let row = row.as_ref().ok().map(|delivery| row_json(&delivery.row));
-        let parked = Parked::new(feed, entry.number, reason, row);
+        let shown =
+            change.as_ref().ok().map(|delivery| delivery.change.payload_line().into_owned());
+        let parked = Parked::new(feed, entry.number, reason, shown);
         Note { feed: self.parked.clone(), entry: parked.encode() }
     }
 
@@ -373,7 +383,8 @@ impl Lane {
         if !sent.load(Ordering::Relaxed) {
             return;
         }
-        let Lane { sink_name, feed, shard, .. } = self;
+        let Lane { sink_name, shard, .. } = self;
+        let feed = &self.spec.feed;
         for tries in 1..=GIVE_BACK_TRIES {
             match self.move_back(&claimed.stand.cursor()).await {
                 Ok(true) => return,
@@ -398,7 +409,7 @@ impl Lane {
     /// delivers again.
     async fn move_back(&self, from: &Cursor) -> Result<bool, String> {
         let now = self.cell.read().await?;
-        let first = feed::first(&*self.store, self.shard, &self.feed).await;
+        let first = feed::first(&*self.store, self.shard, &self.spec.feed).await;
         let first = first.map_err(|error| error.to_string())?;
         let oldest = from.last.map_or(from.next, |(number, _)| number);
         let from = if oldest < first { Cursor::at(first) } else { *from };
@@ -417,7 +428,7 @@ impl Lane {
             Ok::<_, String>(())
         };
         if let Err(reason) = releasing.await {
-            tracing::debug!(sink = %self.sink_name, feed = %self.feed, "not released: {reason}");
+            tracing::debug!(sink = %self.sink_name, feed = %self.spec.feed, "not released: {reason}");
         }
     }
 }

@@ -1,5 +1,6 @@
-//! Where a feed begins and ends.
+//! Where a feed begins and ends, and about how large it is.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use consort_kernel::{Cursor, Most, Name, ReadError, Shard, Store};
@@ -58,6 +59,39 @@ async fn is_taken(
     }
 }
 
+/// Places of a feed at which its entries are sampled, and the entries that are read at each. Up to 256 new
+/// entries are read and counted exactly.
+const PLACES: u64 = 16;
+const AT_EACH: Most = Most { entries: 16, bytes: 64 * 1024 };
+
+/// About how many bytes these entries have, by a sample that is bounded whatever their number: the mean of
+/// the sample times their number.
+pub(crate) async fn estimate(
+    store: &dyn Store,
+    shard: Shard,
+    feed: &Name,
+    entries: Range<u64>,
+) -> Result<u64, ReadError> {
+    let all = entries.end.saturating_sub(entries.start);
+    let (mut read, mut bytes) = (0_u64, 0_u64);
+    let mut next = entries.start;
+    for place in 0..PLACES {
+        let from = u128::from(all) * u128::from(place) / u128::from(PLACES);
+        // Not a second time where the places are close together.
+        next = next.max(entries.start + u64::try_from(from).unwrap_or(all));
+        if next >= entries.end {
+            break;
+        }
+        let most = Most { entries: AT_EACH.entries.min((entries.end - next) as usize), ..AT_EACH };
+        let page = store.feed(shard, feed, &Cursor::at(next), most, Duration::ZERO).await?;
+        read += page.len() as u64;
+        bytes += page.iter().map(|entry| entry.entry.len() as u64).sum::<u64>();
+        next = page.last().map_or(next, |last| last.number + 1);
+    }
+    let estimate = u128::from(bytes) * u128::from(all) / u128::from(read.max(1));
+    Ok(u64::try_from(estimate).unwrap_or(u64::MAX))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,5 +115,28 @@ mod tests {
         assert_eq!(first(&store, shard, &feed).await, Ok(33));
         assert_eq!(end(&store, shard, &feed, 33).await, Ok(40));
         assert_eq!(end(&store, shard, &feed, 0).await, Ok(40));
+    }
+
+    #[tokio::test]
+    async fn the_size_of_a_feed_is_told_by_a_sample() {
+        let (_, store) = memory::open(1, Arc::new(SystemClock::default()));
+        let (shard, feed) = (Shard(0), Name::new("rows.v").unwrap());
+        // Every tenth entry has 1,010 bytes, and the others have 10.
+        let entry = |n: u64| Bytes::from(vec![b'x'; if n % 10 == 9 { 1_010 } else { 10 }]);
+        for commit in 0..10 {
+            let notes = (0..1_000).map(|n| Note { feed: feed.clone(), entry: entry(commit + n) });
+            store.commit(shard, Commit::of(notes.map(Operation::Append))).await.unwrap();
+        }
+        for (entries, exact) in
+            [(0..0, 0), (5..5, 0), (0..9, 90), (0..100, 11_000), (7..250, 27_430)]
+        {
+            assert_eq!(
+                estimate(&store, shard, &feed, entries.clone()).await,
+                Ok(exact),
+                "{entries:?}"
+            );
+        }
+        let all = estimate(&store, shard, &feed, 0..10_000).await.unwrap();
+        assert!((900_000..1_300_000).contains(&all), "{all} of 1,100,000");
     }
 }

@@ -1,9 +1,11 @@
-//! Rows that a sink refused for good: kept in a list of the sink's own, with the reason.
+//! Changes that a sink refused for good: kept in a list of the sink's own, with the reason. Users call them rows.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
 use consort_cluster::format;
+use consort_kernel::limits::PAGE_BYTES;
 use consort_kernel::{Cursor, Most, Name, ReadError, Shard, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -13,10 +15,10 @@ use crate::{feed, names};
 /// How much of a reason is kept: sinks answer with pages at times.
 const REASON_MOST: usize = 1_000;
 
-/// How much of a row is kept. Longer ones are left out, and the feed's number tells which it was.
+/// How much of a change is kept. Longer ones are left out, and the feed's number tells which it was.
 const ROW_MOST: usize = 100_000;
 
-/// One parked row.
+/// One parked change.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Parked {
     /// The feed that it stands in.
@@ -25,7 +27,7 @@ pub struct Parked {
     pub number: u64,
     /// Why the sink refused it.
     pub reason: String,
-    /// The row as subscribers see it; none if it could not be read, or is too long to be kept twice.
+    /// The change as subscribers see it; none if it could not be read, or is too long to be kept twice.
     pub row: Option<Box<RawValue>>,
 }
 
@@ -33,7 +35,7 @@ pub struct Parked {
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum Line {
-    /// A row.
+    /// A change.
     Parked(Parked),
     /// What this release cannot read.
     Unreadable {
@@ -58,24 +60,34 @@ impl Parked {
     }
 }
 
-/// The newest parked rows of a sink, up to `most` of each shard, each shard's oldest first.
+/// The newest parked changes of a sink, up to `most` of each shard, each shard's oldest first. All together have
+/// at most [`PAGE_BYTES`], of which each shard has an equal share.
 pub async fn newest(store: &dyn Store, sink: &Name, most: usize) -> Result<Vec<Line>, ReadError> {
     let mut lines = Vec::new();
     let Ok(list) = names::parked(sink) else { return Ok(lines) };
+    let share = PAGE_BYTES / usize::from(store.shards()).max(1);
     for shard in (0..store.shards()).map(Shard) {
         let first = feed::first(store, shard, &list).await?;
         let end = feed::end(store, shard, &list, first).await?;
         let mut cursor = Cursor::at(first.max(end.saturating_sub(most as u64)));
+        let (mut newest, mut bytes) = (VecDeque::new(), 0);
         loop {
-            let page =
-                store.feed(shard, &list, &cursor, Most::entries(most), Duration::ZERO).await?;
+            let most = Most { entries: most, bytes: share };
+            let page = store.feed(shard, &list, &cursor, most, Duration::ZERO).await?;
             let Some(last) = page.last() else { break };
             cursor = last.cursor();
-            lines.extend(page.iter().map(|entry| match format::decode(&entry.entry) {
-                Ok(parked) => Line::Parked(parked),
-                Err(error) => Line::Unreadable { unreadable: error.to_string() },
-            }));
+            for entry in page {
+                bytes += entry.entry.len();
+                newest.push_back(entry.entry);
+                while bytes > share {
+                    bytes -= newest.pop_front().map_or(bytes, |oldest| oldest.len());
+                }
+            }
         }
+        lines.extend(newest.iter().map(|entry| match format::decode(entry) {
+            Ok(parked) => Line::Parked(parked),
+            Err(error) => Line::Unreadable { unreadable: error.to_string() },
+        }));
     }
     Ok(lines)
 }
@@ -83,6 +95,8 @@ pub async fn newest(store: &dyn Store, sink: &Name, most: usize) -> Result<Vec<L
 #[cfg(test)]
 mod tests {
     use super::*;
+    use consort_kernel::{Commit, Note, Operation, SystemClock, memory};
+    use std::sync::Arc;
 
     #[test]
     fn version_1_is_read_in_every_release() {
@@ -93,6 +107,28 @@ mod tests {
         assert_eq!(parked.encode(), stored);
         let read: Parked = format::decode(stored.as_bytes()).unwrap();
         assert_eq!((read.feed.as_str(), read.number, read.row.is_some()), ("rows.v", 7, true));
+    }
+
+    #[tokio::test]
+    async fn a_list_is_bounded_in_bytes_and_shows_the_newest() {
+        let (_, store) = memory::open(2, Arc::new(SystemClock::default()));
+        let (sink, feed) = (Name::new("s").unwrap(), Name::new("rows.v").unwrap());
+        let row = format!("\"{}\"", "x".repeat(ROW_MOST - 2));
+        for number in 0..100 {
+            let entry = Parked::new(&feed, number, "no", Some(row.clone())).encode();
+            let note = Note { feed: names::parked(&sink).unwrap(), entry };
+            store.commit(Shard(1), Commit::of([Operation::Append(note)])).await.unwrap();
+        }
+        let shown = newest(&store, &sink, 100).await.unwrap();
+        let numbers: Vec<u64> = shown
+            .iter()
+            .map(|line| match line {
+                Line::Parked(parked) => parked.number,
+                Line::Unreadable { unreadable } => panic!("{unreadable}"),
+            })
+            .collect();
+        let half = PAGE_BYTES as u64 / 2 / ROW_MOST as u64;
+        assert_eq!(numbers, Vec::from_iter(100 - half..100), "a half is the share of a shard");
     }
 
     #[test]

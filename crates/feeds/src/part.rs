@@ -1,4 +1,4 @@
-//! The part of a node that delivers rows: a role for each sink and shard, and one for each feed that trims it.
+//! The part of a node that delivers changes: a role for each sink and shard, and one for each feed that trims it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,12 +14,15 @@ use futures::future::{BoxFuture, join_all};
 use crate::cell::{CursorCell, Holder};
 use crate::deliverer::Lane;
 use crate::figures::{Figures, SinkFigures};
+use crate::marks::Keep;
 use crate::names;
-use crate::outlet::Outlet;
+use crate::outlet::{Outlet, OutletError, outlets};
 use crate::resolve::Decision;
 use crate::says::Says;
+use crate::sink::config::SinkConfig;
 use crate::sink::{Sink, Unopened, open};
-use crate::trimmer::{PARKED_KEPT, ROWS_KEPT, Trimmer};
+use crate::spec::FeedSpec;
+use crate::trimmer::{PARKED_KEPT, Trimmer};
 
 /// The kinds of roles.
 const DELIVER: &str = "deliver";
@@ -64,61 +67,91 @@ pub struct Options {
     pub publishers: BTreeMap<String, Arc<dyn Publisher>>,
 }
 
-/// Delivers rows, and trims their feeds.
+/// Delivers changes, and trims their feeds.
 pub struct FeedsPart {
     options: Options,
     /// Drawn at each start of a process.
     process: u64,
     outlets: Vec<Open>,
-    feeds: Vec<Name>,
+    feeds: Vec<Arc<FeedSpec>>,
     figures: Figures,
+}
+
+/// Why feeds cannot be delivered as they are declared.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FeedsError {
+    /// A feed names a sink that it cannot be delivered to.
+    #[error(transparent)]
+    Outlet(#[from] OutletError),
+    /// A sink cannot be used as it is declared.
+    #[error(transparent)]
+    Unopened(#[from] Unopened),
 }
 
 struct Open {
     name: Name,
     sink: Arc<dyn Sink>,
-    feeds: Vec<Name>,
-    /// The list of refused rows.
+    feeds: Vec<Arc<FeedSpec>>,
+    /// The list of refused changes.
     parked: Name,
     figures: Arc<SinkFigures>,
 }
 
+impl Open {
+    fn new(name: Name, sink: Arc<dyn Sink>, feeds: Vec<Arc<FeedSpec>>) -> Result<Open, Unopened> {
+        let unopened = |reason| Unopened { sink: name.to_string(), reason };
+        let parked = names::parked(&name).map_err(|error| unopened(error.to_string()))?;
+        Ok(Open { name, sink, feeds, parked, figures: Arc::default() })
+    }
+}
+
 impl FeedsPart {
-    /// The part for these outlets. `feeds` are all feeds there are, with sinks or without.
+    /// The part for these feeds. `sinks` are all that are declared; those that no feed names are not opened.
     pub fn new(
-        outlets: &[Outlet],
-        feeds: impl IntoIterator<Item = Name>,
+        feeds: Vec<FeedSpec>,
+        sinks: &[SinkConfig],
         options: Options,
-    ) -> Result<Self, Unopened> {
+    ) -> Result<Self, FeedsError> {
+        let feeds: Vec<Arc<FeedSpec>> = feeds.into_iter().map(Arc::new).collect();
         let mut open_outlets = Vec::new();
-        for Outlet { sink: config, feeds } in outlets {
-            let sink = open(config, options.publishers.get(config.name.as_str()))?;
-            open_outlets.push((config.name.clone(), sink, feeds.clone()));
+        for Outlet { sink: config, feeds } in outlets(sinks, &feeds)? {
+            let sink = open(&config, options.publishers.get(config.name.as_str()))?;
+            open_outlets.push(Open::new(config.name, sink, feeds)?);
         }
-        FeedsPart::of(open_outlets, feeds, options)
+        Ok(FeedsPart::from_open(feeds, open_outlets, options))
     }
 
-    /// The same, for sinks of the caller's own.
-    pub fn of(
-        sinks: Vec<(Name, Arc<dyn Sink>, Vec<Name>)>,
-        feeds: impl IntoIterator<Item = Name>,
+    /// The part for these feeds, with sinks of the caller's own. Each gets the feeds that name it.
+    pub fn with_sinks(
+        feeds: Vec<FeedSpec>,
+        sinks: Vec<(Name, Arc<dyn Sink>)>,
         options: Options,
-    ) -> Result<Self, Unopened> {
-        let mut feeds: Vec<Name> = feeds.into_iter().collect();
-        let mut outlets = Vec::new();
-        for (name, sink, its_feeds) in sinks {
-            let unopened = |reason| Unopened { sink: name.to_string(), reason };
-            let parked = names::parked(&name).map_err(|error| unopened(error.to_string()))?;
-            feeds.extend(its_feeds.iter().cloned());
-            let figures = Arc::new(SinkFigures::default());
-            outlets.push(Open { name, sink, feeds: its_feeds, parked, figures });
-        }
-        feeds.sort();
-        feeds.dedup();
+    ) -> Result<Self, FeedsError> {
+        let feeds: Vec<Arc<FeedSpec>> = feeds.into_iter().map(Arc::new).collect();
+        let its_feeds = |sink: &Name| {
+            let names = |spec: &&Arc<FeedSpec>| spec.sinks.iter().any(|name| name == sink.as_str());
+            feeds.iter().filter(names).cloned().collect()
+        };
+        let open = |(name, sink)| {
+            let feeds = its_feeds(&name);
+            Open::new(name, sink, feeds)
+        };
+        let outlets = sinks.into_iter().map(open).collect::<Result<_, _>>()?;
+        Ok(FeedsPart::from_open(feeds, outlets, options))
+    }
+
+    fn from_open(mut feeds: Vec<Arc<FeedSpec>>, outlets: Vec<Open>, options: Options) -> Self {
+        feeds.sort_by(|a, b| a.feed.cmp(&b.feed));
+        feeds.dedup_by(|a, b| a.feed == b.feed);
         let figures = outlets.iter().map(|open| (open.name.clone(), Arc::clone(&open.figures)));
         let figures = Figures(figures.collect());
         let process = options.entropy.next();
-        Ok(FeedsPart { options, process, outlets, feeds, figures })
+        FeedsPart { options, process, outlets, feeds, figures }
+    }
+
+    /// The feeds, in the order of their names in the store.
+    pub fn feeds(&self) -> &[Arc<FeedSpec>] {
+        &self.feeds
     }
 
     /// What this node counts of its sinks.
@@ -126,7 +159,7 @@ impl FeedsPart {
         self.figures.clone()
     }
 
-    /// Has a deliverer that stopped go on at `from`: tells the row that it begins with. `None` if it is no
+    /// Has a deliverer that stopped go on at `from`: tells the change that it begins with. `None` if it is no
     /// role of this part's.
     pub fn resolve(
         &self,
@@ -140,7 +173,7 @@ impl FeedsPart {
             role: role.clone(),
             sink: outlet.name.clone(),
             shard,
-            feeds: outlet.feeds.clone(),
+            feeds: outlet.feeds.iter().map(|spec| spec.feed.clone()).collect(),
         };
         Some(decision.carry_out(from).boxed())
     }
@@ -157,8 +190,8 @@ impl FeedsPart {
         let says = Says::new(tenure.clone());
         let Options { store, runtime, entropy, sole, timing, .. } = &self.options;
         let me = Holder { process: self.process, tenure: entropy.next() };
-        let lane = |feed: &Name| {
-            let key = names::cursor(&outlet.name, feed);
+        let lane = |spec: &Arc<FeedSpec>| {
+            let key = names::cursor(&outlet.name, &spec.feed);
             let (store, runtime) = (Arc::clone(store), Arc::clone(runtime));
             Arc::new(Lane {
                 cell: CursorCell {
@@ -174,7 +207,7 @@ impl FeedsPart {
                 sole: *sole,
                 sink: Arc::clone(&outlet.sink),
                 sink_name: outlet.name.clone(),
-                feed: feed.clone(),
+                spec: Arc::clone(spec),
                 parked: outlet.parked.clone(),
                 shard,
                 me,
@@ -192,21 +225,18 @@ impl FeedsPart {
     }
 
     fn trimmer(&self, list: &str) -> Option<Trimmer> {
-        let feed = self.feeds.iter().find(|feed| feed.as_str() == list);
+        let feed = self.feeds.iter().find(|spec| spec.feed.as_str() == list);
+        let feed = feed.map(|spec| (&spec.feed, Keep::from(spec.retention)));
         let parked = self.outlets.iter().map(|outlet| &outlet.parked);
         let parked = parked.into_iter().find(|parked| parked.as_str() == list);
-        let (feed, kept) = match (feed, parked) {
-            (Some(feed), _) => (feed, ROWS_KEPT),
-            (None, Some(parked)) => (parked, PARKED_KEPT),
-            (None, None) => return None,
-        };
-        let to = self.outlets.iter().filter(|outlet| outlet.feeds.contains(feed));
+        let (feed, keep) = feed.or(parked.map(|parked| (parked, PARKED_KEPT)))?;
+        let takes = |outlet: &&Open| outlet.feeds.iter().any(|spec| spec.feed == *feed);
         Some(Trimmer {
             store: Arc::clone(&self.options.store),
             runtime: Arc::clone(&self.options.runtime),
             feed: feed.clone(),
-            kept,
-            sinks: to.map(|outlet| outlet.name.clone()).collect(),
+            keep,
+            sinks: self.outlets.iter().filter(takes).map(|outlet| outlet.name.clone()).collect(),
         })
     }
 }
@@ -223,7 +253,8 @@ impl Part for FeedsPart {
             .outlets
             .iter()
             .flat_map(|outlet| (0..shards).map(|shard| deliverer_role(&outlet.name, Shard(shard))));
-        let lists = self.feeds.iter().chain(self.outlets.iter().map(|outlet| &outlet.parked));
+        let feeds = self.feeds.iter().map(|spec| &spec.feed);
+        let lists = feeds.chain(self.outlets.iter().map(|outlet| &outlet.parked));
         deliverers.chain(lists.map(|list| Role::new(TRIM, list.as_str()))).collect()
     }
 
@@ -246,9 +277,10 @@ impl Part for FeedsPart {
 impl fmt::Debug for FeedsPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sinks: Vec<&Name> = self.outlets.iter().map(|outlet| &outlet.name).collect();
+        let feeds: Vec<&Name> = self.feeds.iter().map(|spec| &spec.feed).collect();
         f.debug_struct("FeedsPart")
             .field("sinks", &sinks)
-            .field("feeds", &self.feeds)
+            .field("feeds", &feeds)
             .finish_non_exhaustive()
     }
 }

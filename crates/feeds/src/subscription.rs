@@ -1,16 +1,18 @@
 //! Reading a feed from outside: over all shards, with one cursor that can be taken up again.
 //!
-//! Rows of one group come in their order; between shards there is none.
+//! Changes of one subject come in their order; between shards there is none.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use consort_kernel::{Cursor, Digest, Most, Name, ReadError, Row, Shard, Store};
+use consort_kernel::limits::PAGE_BYTES;
+use consort_kernel::{Change, Cursor, Digest, Most, Name, ReadError, Shard, Store};
 use futures::future::{join_all, select_all};
 
 use crate::feed;
+use crate::spec::FeedSpec;
 
 /// The format of written places.
 const VERSION: u8 = 1;
@@ -26,11 +28,11 @@ pub struct Place(Vec<Cursor>);
 )]
 pub struct BadCursor;
 
-/// Some rows, each with the place behind it.
+/// Some changes, each with the place behind it.
 #[derive(Clone, Debug)]
 pub struct Page {
-    /// The rows; one that cannot be read is `None`.
-    pub rows: Vec<(Option<Row>, Place)>,
+    /// The changes; one that cannot be read is `None`.
+    pub changes: Vec<(Option<Change>, Place)>,
     /// The place behind all of them.
     pub next: Place,
 }
@@ -39,26 +41,30 @@ pub struct Page {
 #[derive(Clone, Debug)]
 pub struct Subscription {
     store: Arc<dyn Store>,
-    feed: Name,
+    spec: Arc<FeedSpec>,
 }
 
 impl Subscription {
-    /// Of this feed.
-    pub fn new(store: Arc<dyn Store>, feed: Name) -> Self {
-        Subscription { store, feed }
+    /// A reader of this feed.
+    pub fn new(store: Arc<dyn Store>, spec: Arc<FeedSpec>) -> Self {
+        Subscription { store, spec }
     }
 
-    /// Before the oldest row that is kept.
+    fn feed(&self) -> &Name {
+        &self.spec.feed
+    }
+
+    /// Before the oldest change that is kept.
     pub async fn oldest(&self) -> Result<Place, ReadError> {
-        let first = async |shard| feed::first(&*self.store, shard, &self.feed).await;
+        let first = async |shard| feed::first(&*self.store, shard, self.feed()).await;
         self.everywhere(first).await
     }
 
-    /// Behind the newest row.
+    /// Behind the newest change.
     pub async fn newest(&self) -> Result<Place, ReadError> {
         let end = async |shard| {
-            let first = feed::first(&*self.store, shard, &self.feed).await?;
-            feed::end(&*self.store, shard, &self.feed, first).await
+            let first = feed::first(&*self.store, shard, self.feed()).await?;
+            feed::end(&*self.store, shard, self.feed(), first).await
         };
         self.everywhere(end).await
     }
@@ -81,7 +87,8 @@ impl Subscription {
         }
     }
 
-    /// Up to `limit` rows behind `place`; if there are none, it waits up to `wait` for the first.
+    /// Up to `limit` changes behind `place`; if there are none, it waits up to `wait` for the first. A page ends
+    /// with the change that takes it past [`PAGE_BYTES`], all shards together.
     pub async fn read(
         &self,
         place: &Place,
@@ -89,14 +96,14 @@ impl Subscription {
         wait: Duration,
     ) -> Result<Page, ReadError> {
         let page = self.look(place, limit).await?;
-        if !page.rows.is_empty() || wait.is_zero() {
+        if !page.changes.is_empty() || wait.is_zero() {
             return Ok(page);
         }
         let waits = place.0.iter().enumerate().map(|(shard, cursor)| {
             let most = Most::entries(1);
             Box::pin(async move {
                 let shard = Shard(shard as u16);
-                self.store.feed(shard, &self.feed, cursor, most, wait).await
+                self.store.feed(shard, self.feed(), cursor, most, wait).await
             })
         });
         // The first that has something; those that have nothing all end after `wait`.
@@ -114,24 +121,26 @@ impl Subscription {
     /// What is there now. Shards take turns in coming first, so that a busy one starves no other.
     async fn look(&self, place: &Place, limit: usize) -> Result<Page, ReadError> {
         let mut next = place.clone();
-        let mut rows = Vec::new();
+        let (mut changes, mut bytes) = (Vec::new(), 0);
         let shards = place.0.len();
         let turn = place.0.iter().fold(0, |sum, cursor| (sum + cursor.next) % shards.max(1) as u64);
         for step in 0..shards {
             let at = (turn as usize + step) % shards;
-            let left = limit.saturating_sub(rows.len());
-            if left == 0 {
+            let left = limit.saturating_sub(changes.len());
+            if left == 0 || bytes >= PAGE_BYTES {
                 break;
             }
-            let (shard, most) = (Shard(at as u16), Most::entries(left));
+            let (shard, most) =
+                (Shard(at as u16), Most { entries: left, bytes: PAGE_BYTES - bytes });
             let cursor = &place.0[at];
-            let entries = self.store.feed(shard, &self.feed, cursor, most, Duration::ZERO).await?;
+            let entries = self.store.feed(shard, self.feed(), cursor, most, Duration::ZERO).await?;
             for entry in entries {
                 next.0[at] = entry.cursor();
-                rows.push((Row::decode(&entry.entry).ok(), next.clone()));
+                bytes += entry.entry.len();
+                changes.push((self.spec.payload.decode(&entry.entry).ok(), next.clone()));
             }
         }
-        Ok(Page { rows, next })
+        Ok(Page { changes, next })
     }
 }
 
@@ -196,28 +205,28 @@ fn take_number(bytes: &mut &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shown::tests::row;
+    use crate::fixtures::{feed, point};
     use consort_kernel::{Commit, Note, Operation, SystemClock, memory};
 
     const LONG: Duration = Duration::from_secs(60);
 
     fn subscription() -> Subscription {
         let (_, store) = memory::open(3, Arc::new(SystemClock::default()));
-        Subscription::new(Arc::new(store), "rows.v".parse().unwrap())
+        Subscription::new(Arc::new(store), feed("v"))
     }
 
     impl Subscription {
         async fn emit(&self, shard: u16, values: std::ops::Range<u64>) {
             let note = |value: u64| {
-                let entry = row("v", &[], &value.to_string(), 1).encode();
-                Operation::Append(Note { feed: self.feed.clone(), entry })
+                let entry = point("a", &value.to_string(), value).encode();
+                Operation::Append(Note { feed: self.feed().clone(), entry })
             };
             self.store.commit(Shard(shard), Commit::of(values.map(note))).await.unwrap();
         }
     }
 
-    fn values(page: &Page) -> Vec<&str> {
-        page.rows.iter().map(|(row, _)| row.as_ref().unwrap().value.get()).collect()
+    fn values(page: &Page) -> Vec<u64> {
+        page.changes.iter().map(|(change, _)| change.as_ref().unwrap().revision).collect()
     }
 
     #[test]
@@ -242,17 +251,38 @@ mod tests {
         let page = feed.read(&start, 100, Duration::ZERO).await.unwrap();
         let all = values(&page);
         assert_eq!(all.len(), 5);
-        for (at, (_, place)) in page.rows.iter().enumerate() {
+        for (at, (_, place)) in page.changes.iter().enumerate() {
             let place = feed.place(&place.encode()).unwrap();
             let rest = feed.read(&place, 100, Duration::ZERO).await.unwrap();
-            let mut seen: Vec<&str> = [&all[..=at], &values(&rest)].concat();
+            let mut seen: Vec<u64> = [&all[..=at], &values(&rest)].concat();
             seen.sort_unstable();
-            assert_eq!(seen, ["0", "1", "2", "3", "4"]);
+            assert_eq!(seen, [0, 1, 2, 3, 4]);
         }
         let end = feed.newest().await.unwrap();
-        assert!(feed.read(&end, 100, Duration::ZERO).await.unwrap().rows.is_empty());
+        assert!(feed.read(&end, 100, Duration::ZERO).await.unwrap().changes.is_empty());
         let some = feed.read(&start, 2, Duration::ZERO).await.unwrap();
-        assert_eq!((some.rows.len(), &some.rows[1].1), (2, &some.next));
+        assert_eq!((some.changes.len(), &some.changes[1].1), (2, &some.next));
+    }
+
+    #[tokio::test]
+    async fn a_page_is_bounded_in_bytes_over_all_shards() {
+        let feed = subscription();
+        let large = format!("\"{}\"", "x".repeat(3 << 20));
+        for shard in 0..3 {
+            for revision in 0..2 {
+                let entry = point("a", &large, revision).encode();
+                let note = Note { feed: feed.feed().clone(), entry };
+                let commit = Commit::of([Operation::Append(note)]);
+                feed.store.commit(Shard(shard), commit).await.unwrap();
+            }
+        }
+        let mut place = feed.oldest().await.unwrap();
+        for left in [6, 3] {
+            let page = feed.read(&place, 100, Duration::ZERO).await.unwrap();
+            assert_eq!(page.changes.len(), 3, "of {left}: 8 MiB, and the one that passes them");
+            place = page.next;
+        }
+        assert!(feed.read(&place, 100, Duration::ZERO).await.unwrap().changes.is_empty());
     }
 
     #[tokio::test]
@@ -261,7 +291,7 @@ mod tests {
         let start = feed.oldest().await.unwrap();
         let reading = feed.read(&start, 10, LONG);
         let (page, ()) = tokio::join!(reading, feed.emit(1, 7..8));
-        assert_eq!(values(&page.unwrap()), ["7"]);
+        assert_eq!(values(&page.unwrap()), [7]);
     }
 
     #[tokio::test]
@@ -270,7 +300,7 @@ mod tests {
         feed.emit(1, 0..9).await;
         let start = feed.oldest().await.unwrap();
         let page = feed.read(&start, 3, Duration::ZERO).await.unwrap();
-        feed.store.trim_feed(Shard(1), &feed.feed, 5).await.unwrap();
+        feed.store.trim_feed(Shard(1), feed.feed(), 5).await.unwrap();
         let read = feed.read(&page.next, 3, LONG).await;
         assert!(matches!(read, Err(ReadError::Trimmed { first: 5, .. })), "{read:?}");
         let mut forged = feed.newest().await.unwrap();

@@ -7,6 +7,7 @@
 //! used: the time ([`SystemClock`]), random numbers ([`SystemEntropy`]), and how soon a thread is scheduled
 //! ([`Turns`], on Linux).
 
+pub mod change;
 pub mod clock;
 pub mod commit;
 #[cfg(feature = "contract")]
@@ -27,12 +28,12 @@ pub mod name;
 pub mod poison;
 pub mod publisher;
 pub mod records;
-pub mod row;
 pub mod sketch;
 pub mod store;
 pub mod turns;
 pub mod wake;
 
+pub use change::{Change, ChangeError};
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
 pub use commit::{Cell, Commit, Committed, Expect, Kind, Lane, Note, Operation, Value};
 pub use cursor::{Cursor, sound};
@@ -49,7 +50,6 @@ pub use name::{Name, NameError};
 pub use poison::Poison;
 pub use publisher::{Outgoing, Publisher};
 pub use records::{Records, RecordsMut};
-pub use row::{Row, RowError};
 pub use sketch::Sketch;
 pub use store::{FeedEntry, Most, Shard, Store};
 pub use turns::Turns;

@@ -1,8 +1,9 @@
 //! Where views keep their cells and lists.
 
 use bytes::Bytes;
-use consort_kernel::{Element, Key, Moment, Name, NameError, Note, Row, Shard, shard_of};
+use consort_kernel::{Element, Key, Moment, Name, NameError, Note, Shard, shard_of};
 
+use crate::row::WindowRow;
 use crate::value::Value;
 use crate::view::View;
 
@@ -121,7 +122,7 @@ pub(crate) fn late(view: &Name) -> Name {
 
 /// The rows of a view's windows, in the shard of their group.
 pub(crate) fn rows(view: &Name) -> Name {
-    named(Row::feed(view.as_str()), view)
+    named(WindowRow::feed(view.as_str()), view)
 }
 
 /// The key of a partition's tally, in its home shard.

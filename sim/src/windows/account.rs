@@ -4,10 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use consort_cluster::format;
-use consort_kernel::{
-    Cursor, FrameKind, Key, Kind, Moment, Most, Name, Row, Shard, Store as _, Value,
-};
-use consort_views::{Event, Late, Rejected, View};
+use consort_kernel::{Cursor, FrameKind, Key, Kind, Moment, Most, Name, Shard, Store as _, Value};
+use consort_views::{Event, Late, Rejected, View, WindowRow};
 use serde::Deserialize;
 
 use super::stage::{GRACE, PARTITIONS, Stage};
@@ -134,10 +132,10 @@ impl Account {
     /// The newest value of each group, after a look at how its revisions follow each other.
     fn newest(&mut self, world: &World, view: &View) -> Result<BTreeMap<Group, String>, String> {
         let mut newest: BTreeMap<Group, (u64, String)> = BTreeMap::new();
-        let list = Row::feed(view.name.as_str()).map_err(|error| error.to_string())?;
+        let list = WindowRow::feed(view.name.as_str()).map_err(|error| error.to_string())?;
         for shard in shards(world) {
             for entry in feed(world, shard, &list) {
-                let row = Row::decode(&entry).map_err(|error| error.to_string())?;
+                let row = WindowRow::decode(&entry).map_err(|error| error.to_string())?;
                 let group = row.group.0.first().and_then(|(_, json)| json.get().parse().ok());
                 let group = (row.start.0, group.unwrap_or(i64::MIN));
                 let (revision, value) = (row.revision, row.value.get().to_string());

@@ -226,7 +226,9 @@ impl Config {
         let catalog = self.catalog.clone();
         let mut found = Vec::new();
         let mut context = Context::new(self, given, document, &catalog);
-        for spec in catalog.declarations() {
+        let (first, then): (Vec<_>, Vec<_>) =
+            catalog.declarations().partition(|spec| spec.named_by_others);
+        for spec in first.into_iter().chain(then) {
             for declaration in context.declarations(spec.table) {
                 let mut reader = Reader::new(declaration, &catalog, &document.spots, &mut found);
                 (spec.read)(&mut reader, declaration, &mut context);

@@ -48,6 +48,8 @@ pub(crate) struct DeclarationSpec {
     pub(crate) settings: &'static [SettingSpec],
     /// Reads one declaration into the config, and tells every mistake in it.
     pub(crate) read: fn(&mut Reader<'_>, &Declaration, &mut Context<'_>),
+    /// Whether settings of other tables name these declarations: they are read before all others.
+    pub(crate) named_by_others: bool,
     /// Another declared table whose settings are easily taken for this one's.
     pub(crate) sibling: Option<&'static str>,
     /// Examples for `consort config --defaults`. Together they show every setting.

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use consort_cluster::Role;
 use consort_cluster::worker::Resume;
-use consort_feeds::{FeedsPart, Outlet, SinkKind, Timing, UnknownSink};
+use consort_feeds::{FeedSpec, FeedsPart, SinkConfig, SinkKind, Timing};
 use consort_kernel::{Name, Publisher};
-use consort_server::feeds::{self, Catalog, FeedName, Feeds as FeedsHttp};
+use consort_server::feeds::{self, Catalog, Feeds as FeedsHttp};
 use consort_server::{Resolved, Resolver, Resolving};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -28,8 +28,8 @@ impl Part for Feeds {
     }
 
     async fn open(&self, opening: Opening<'_>) -> Result<OpenPart, PartError> {
-        let Opening { config, services, metrics, .. } = opening;
-        let Delivery { part, catalog, sinks } = Delivery::open(config, services).await?;
+        let Opening { config, services, feeds, metrics, .. } = opening;
+        let Delivery { part, catalog, sinks } = Delivery::open(config, services, feeds).await?;
         let http = FeedsHttp::new(feeds::Options {
             catalog,
             sinks,
@@ -83,29 +83,25 @@ struct BrokerError {
 }
 
 impl Delivery {
-    /// Opens the sinks that views name. Nothing is connected yet.
-    async fn open(config: &Config, services: &Services) -> Result<Delivery, PartError> {
-        let named = |(view, sinks): (&String, &Vec<String>)| (view.clone(), sinks.clone());
-        let rows: Vec<(String, Vec<String>)> = config.rows().iter().map(named).collect();
-        let outlets = config.outlets(rows.iter().map(|(view, sinks)| (view.as_str(), &sinks[..])));
-        let outlets = outlets.map_err(PartError::failed)?;
-        let feed = |(view, _): &(String, Vec<String>)| {
-            FeedName::view(view).map_err(|error| UnknownSink::Name(view.clone(), error))
-        };
-        let feeds: Vec<FeedName> =
-            rows.iter().map(feed).collect::<Result<_, _>>().map_err(PartError::failed)?;
+    /// Opens the sinks that feeds name. Nothing is connected yet.
+    async fn open(
+        config: &Config,
+        services: &Services,
+        feeds: &[FeedSpec],
+    ) -> Result<Delivery, PartError> {
         let options = consort_feeds::Options {
             store: Arc::clone(&services.store),
             runtime: Arc::clone(&services.runtime),
             entropy: Arc::clone(&services.entropy),
             sole: services.sole,
             timing: Timing::default(),
-            publishers: publishers(config, &outlets).await?,
+            publishers: publishers(config, feeds).await?,
         };
-        let part = FeedsPart::new(&outlets, feeds.iter().map(|feed| feed.feed.clone()), options);
+        let part = FeedsPart::new(feeds.to_vec(), config.sinks(), options);
         let part = part.map_err(PartError::failed)?;
+        let catalog = Catalog::new(part.feeds().iter().cloned());
         let sinks = config.sinks().iter().map(|sink| sink.name.clone()).collect();
-        Ok(Delivery { part: Arc::new(part), catalog: Catalog::new(feeds), sinks })
+        Ok(Delivery { part: Arc::new(part), catalog, sinks })
     }
 }
 
@@ -121,13 +117,16 @@ impl Resolver for SinkResolver {
     }
 }
 
-/// The ways to the brokers of sinks that have one.
+/// The ways to the brokers of those sinks that feeds name.
 async fn publishers(
     config: &Config,
-    outlets: &[Outlet],
+    feeds: &[FeedSpec],
 ) -> Result<BTreeMap<String, Arc<dyn Publisher>>, PartError> {
     let mut publishers = BTreeMap::new();
-    for Outlet { sink, .. } in outlets {
+    let is_named = |sink: &&SinkConfig| {
+        feeds.iter().any(|feed| feed.sinks.iter().any(|name| name == sink.name.as_str()))
+    };
+    for sink in config.sinks().iter().filter(is_named) {
         let SinkKind::Amqp(amqp) = &sink.kind else { continue };
         let opened = consort_engines::open_publisher(
             amqp.url.reveal(),

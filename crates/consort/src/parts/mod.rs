@@ -14,6 +14,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use consort_cluster::{Agreed, Agreement, Part as Workload};
 use consort_engines::OpenError;
+use consort_feeds::FeedSpec;
 use consort_server::axum::Router;
 use consort_server::home::Link;
 use consort_server::{Express, Metrics, Resolver};
@@ -41,6 +42,11 @@ pub trait Part: Send + Sync + fmt::Debug {
         agreement
     }
 
+    /// The feeds that the part fills.
+    fn feeds(&self, _config: &Config) -> Result<Vec<FeedSpec>, PartError> {
+        Ok(Vec::new())
+    }
+
     /// Opens the part on an open engine. It takes no input and does no work yet.
     async fn open(&self, opening: Opening<'_>) -> Result<OpenPart, PartError>;
 }
@@ -54,6 +60,8 @@ pub struct Opening<'a> {
     pub services: &'a Services,
     /// The definitions of all parts, as all nodes of the cluster agree on them.
     pub agreed: &'a Agreed,
+    /// The feeds that all parts fill.
+    pub feeds: &'a [FeedSpec],
     /// Where the part registers its metrics.
     pub metrics: &'a mut Metrics,
 }

@@ -7,18 +7,20 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use consort_cluster::Agreement;
+use consort_feeds::FeedSpec;
 use consort_kernel::Inlet;
 use consort_server::GateKind;
 use consort_server::streams::{self, OtherWays, Streams as StreamsHttp};
 use consort_server::udp::{self, Receiving};
 use consort_server::views::{self, Paths, Views};
-use consort_views::StreamsPart;
+use consort_views::{StreamsPart, View};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
 use super::{OpenPart, Opening, Part, PartError, Running, StopPhase, link};
 use crate::config::{Config, Gate, StreamSettings, UdpSource};
+use crate::rows;
 use crate::services::Services;
 
 /// Streams and views.
@@ -35,8 +37,18 @@ impl Part for Streams {
         config.definitions().declare(agreement)
     }
 
+    /// Every view with windows emits rows.
+    fn feeds(&self, config: &Config) -> Result<Vec<FeedSpec>, PartError> {
+        let views = &config.definitions().views;
+        let windowed = views.iter().filter(|view| view.windows.is_some());
+        let feed = |view: &Arc<View>| {
+            rows::feed(view.name.as_str(), &view.sinks).map_err(PartError::failed)
+        };
+        windowed.map(feed).collect()
+    }
+
     async fn open(&self, opening: Opening<'_>) -> Result<OpenPart, PartError> {
-        let Opening { config, services, agreed, metrics } = opening;
+        let Opening { config, services, agreed, metrics, .. } = opening;
         let definitions = config.definitions().numbered(agreed).map_err(PartError::failed)?;
         let definitions = Arc::new(definitions);
         let roles = StreamsPart::new(&definitions, role_options(services, inlets(config).await?));
@@ -206,12 +218,28 @@ mod tests {
     use super::*;
     use crate::config::{ConfigFile, Sources};
 
+    fn config(text: &str) -> Config {
+        let file = ConfigFile { name: "test".into(), text: text.into() };
+        let config = Config::resolve(&Sources { file: Some(file), ..Sources::default() });
+        config.unwrap_or_else(|problems| panic!("{problems}"))
+    }
+
+    #[test]
+    fn views_with_windows_emit_rows_and_other_views_none() {
+        let text = "[sink.f]\nkind = 'file'\npath = 'rows'\n[stream.s]\nform = 'line'\n\
+            [view.total]\nfrom = 's'\ncount = true\n\
+            [view.minutes]\nfrom = 's'\ncount = true\nwindow = '1m'\nsink = 'f'\n\
+            [view.hours]\nfrom = 's'\ncount = true\nwindow = '1h'\n";
+        let feeds = Streams.feeds(&config(text)).unwrap();
+        let shown: Vec<_> = feeds.iter().map(|feed| (&*feed.path, &feed.sinks[..])).collect();
+        assert_eq!(shown, [("views/minutes", &["f".to_owned()][..]), ("views/hours", &[][..])]);
+    }
+
     #[test]
     fn a_queue_is_shown_without_its_broker() {
         let text = "[stream.rides]\nfields = { skier = \"int\" }\n\
             amqp = { url = \"amqp://user:s3cret@h/v\", queue = \"rides-in\" }\n";
-        let file = ConfigFile { name: "test".into(), text: text.into() };
-        let config = Config::resolve(&Sources { file: Some(file), ..Sources::default() }).unwrap();
+        let config = config(text);
         let address: SocketAddr = "127.0.0.1:8089".parse().unwrap();
         let ways = other_ways(&config, &BTreeMap::from([("rides".to_owned(), address)]));
         let expected = OtherWays { udp: Some(address), amqp_queue: Some("rides-in".into()) };

@@ -1,10 +1,12 @@
-//! The alarm: tells when a sink holds more rows, or for longer, than it should.
+//! The alarm: tells when a sink holds more rows, or for longer, than it should. It comes before the feed
+//! exceeds its bounds because of the sink.
 
 use std::time::Duration;
 
 use super::Lane;
 use crate::cell::Found;
 use crate::feed;
+use crate::spec::Retention;
 
 /// How often what waits is counted while there is much of it.
 const COUNT_EVERY: Duration = Duration::from_secs(30);
@@ -13,7 +15,8 @@ const COUNT_EVERY: Duration = Duration::from_secs(30);
 /// sink, and the store fills.
 const HELD_ROWS: u64 = 100_000;
 
-/// As are rows that wait for longer than this.
+/// As are rows that wait for longer than this, or for half the time that the feed keeps them without sinks; and
+/// rows of half the bytes that it keeps.
 const HELD_FOR: Duration = Duration::from_secs(600);
 
 impl Lane {
@@ -24,17 +27,19 @@ impl Lane {
             return;
         }
         let Some(next) = found.map(|found| found.stand.next) else { return };
-        let Ok(end) = feed::end(&*self.store, self.shard, &self.feed, next).await else { return };
+        let Lane { store, sink_name, spec, shard, .. } = self;
+        let feed = &spec.feed;
+        let Ok(end) = feed::end(&**store, *shard, feed, next).await else { return };
+        let Ok(bytes) = feed::estimate(&**store, *shard, feed, next..end).await else { return };
         *counted = Some(now);
         let rows = end.saturating_sub(next);
-        let age = self.says.since(&self.feed).map(|since| now.saturating_sub(since));
+        let age = self.says.since(feed).map(|since| now.saturating_sub(since));
         let age = age.unwrap_or_default();
-        let alarming = is_alarming(rows, age);
-        self.figures.note_held(&self.feed, self.shard, rows, alarming);
-        let Lane { sink_name, feed, shard, .. } = self;
+        let alarming = is_alarming(rows, bytes, age, &spec.retention);
+        self.figures.note_held(feed, *shard, rows, alarming);
         let alarm = alarming.then(|| {
             format!(
-                "{sink_name} holds {rows} rows of {feed}, the oldest for {}s: they stay in the store until \
+                "{sink_name} holds {rows} rows of {feed} with {bytes} bytes, the oldest for {}s: they stay in the store until \
                  it takes them; mend the sink, or take it out of the config",
                 age.as_secs()
             )
@@ -46,8 +51,8 @@ impl Lane {
     }
 }
 
-fn is_alarming(rows: u64, age: Duration) -> bool {
-    rows > HELD_ROWS || (rows > 0 && age > HELD_FOR)
+fn is_alarming(rows: u64, bytes: u64, age: Duration, kept: &Retention) -> bool {
+    rows > HELD_ROWS || bytes > kept.bytes / 2 || (rows > 0 && age > HELD_FOR.min(kept.age / 2))
 }
 
 #[cfg(test)]
@@ -57,9 +62,19 @@ mod tests {
     #[test]
     fn too_many_rows_or_too_old_ones_are_an_alarm() {
         let second = Duration::from_secs(1);
-        assert!(!is_alarming(0, 2 * HELD_FOR));
-        assert!(!is_alarming(HELD_ROWS, HELD_FOR));
-        assert!(is_alarming(HELD_ROWS + 1, Duration::ZERO));
-        assert!(is_alarming(1, HELD_FOR + second));
+        let alarms = |rows, age| is_alarming(rows, 0, age, &Retention::default());
+        assert!(!alarms(0, 2 * HELD_FOR));
+        assert!(!alarms(HELD_ROWS, HELD_FOR));
+        assert!(alarms(HELD_ROWS + 1, Duration::ZERO));
+        assert!(alarms(1, HELD_FOR + second));
+    }
+
+    #[test]
+    fn the_alarm_comes_before_the_feed_exceeds_its_bounds() {
+        let kept = Retention { age: Duration::from_secs(100), bytes: 1_000 };
+        let second = Duration::from_secs(1);
+        assert!(!is_alarming(1, 500, 50 * second, &kept));
+        assert!(is_alarming(1, 501, Duration::ZERO, &kept));
+        assert!(is_alarming(1, 1, 51 * second, &kept));
     }
 }

@@ -1,13 +1,11 @@
-//! The sink `amqp`: each row is a message, confirmed by the broker.
+//! The sink `amqp`: each change is a message, confirmed by the broker.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use consort_kernel::{Outgoing, Publisher};
 
-use super::events::id;
 use super::{Delivery, Failed, Sink};
-use crate::shown::row_json;
 
 #[derive(Debug)]
 pub(super) struct AmqpSink {
@@ -16,13 +14,16 @@ pub(super) struct AmqpSink {
 
 #[async_trait]
 impl Sink for AmqpSink {
-    async fn deliver(&self, rows: &[Delivery]) -> Result<(), Failed> {
-        let message = |Delivery { row, .. }: &Delivery| Outgoing {
-            body: row_json(row).into(),
-            content_type: "application/json",
-            id: id(row),
+    async fn deliver(&self, changes: &[Delivery]) -> Result<(), Failed> {
+        let message = |delivery: &Delivery| {
+            Ok(Outgoing {
+                body: delivery.change.payload_line().into_owned().into(),
+                content_type: "application/json",
+                id: delivery.id()?,
+            })
         };
-        let messages: Vec<Outgoing> = rows.iter().map(message).collect();
+        let messages: Result<Vec<Outgoing>, String> = changes.iter().map(message).collect();
+        let messages = messages.map_err(Failed::refused)?;
         // A fault that is final for the broker may be mended by whoever runs it.
         self.publisher.publish(&messages).await.map_err(|fault| Failed::retry(fault.to_string()))
     }

@@ -6,12 +6,13 @@ use std::path::PathBuf;
 use consort_kernel::Name;
 use url::Url;
 
+use crate::payload::Payload;
 use crate::secret::Secret;
 
 /// A declared sink.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SinkConfig {
-    /// What views call it.
+    /// What feeds call it.
     pub name: Name,
     /// What it is.
     pub kind: SinkKind,
@@ -28,6 +29,38 @@ pub enum SinkKind {
     Amqp(AmqpConfig),
     /// A file of the node that delivers.
     File(FileConfig),
+}
+
+impl SinkKind {
+    /// Whether the sink writes line protocol, which carries only payloads that have such a form.
+    fn writes_lines(&self) -> bool {
+        match self {
+            SinkKind::Influx(_) => true,
+            SinkKind::File(file) => file.form == FileForm::Line,
+            SinkKind::Webhook(_) | SinkKind::Amqp(_) => false,
+        }
+    }
+}
+
+/// Refuses a sink that cannot take changes with this payload, and says what to do.
+pub fn check_sink(sink: &SinkConfig, payload: &dyn Payload) -> Result<(), String> {
+    let SinkConfig { name, kind } = sink;
+    if !kind.writes_lines() || payload.points().is_some() {
+        return Ok(());
+    }
+    let what_to_do = match kind {
+        SinkKind::File(_) => format!("set 'format' in [sink.{name}] to \"ndjson\""),
+        _ => "name a sink of kind \"webhook\", \"amqp\" or \"file\"".to_owned(),
+    };
+    Err(format!(
+        "the sink '{name}' writes line protocol: {}; {what_to_do}",
+        no_line_protocol(payload)
+    ))
+}
+
+/// A payload that line protocol cannot carry.
+pub(super) fn no_line_protocol(payload: &dyn Payload) -> String {
+    format!("it cannot carry changes of the kind '{}'", payload.name())
 }
 
 /// InfluxDB, of either generation.
@@ -62,7 +95,7 @@ pub enum InfluxTarget {
     },
 }
 
-/// A URL that rows are posted to, as CloudEvents.
+/// A URL that changes are posted to, as CloudEvents.
 #[derive(Clone, PartialEq, Eq)]
 pub struct WebhookConfig {
     /// Its path and query may let in whoever knows them.
@@ -91,11 +124,11 @@ pub struct AmqpConfig {
 pub struct FileConfig {
     /// On the node that delivers.
     pub path: PathBuf,
-    /// How a row is written.
+    /// How a change is written.
     pub form: FileForm,
 }
 
-/// How rows stand in a file, each in a line.
+/// How changes stand in a file, each in a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FileForm {
     /// JSON, as subscribers see it.
@@ -151,5 +184,45 @@ impl fmt::Display for SinkKind {
                 write!(f, "file {}, {form}", file.path.display())
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{Notes, Points};
+
+    fn sinks() -> Vec<SinkConfig> {
+        let url: Url = "http://h".parse().unwrap();
+        let database = "d".to_owned();
+        let target = InfluxTarget::V1 { database, retention: None, user: None };
+        let influx = InfluxConfig { url: url.clone(), target };
+        let webhook = WebhookConfig { url, secret: None, allow_private: false };
+        let text = || "x".to_owned();
+        let (url, shown) = (Secret::new("amqp://h"), text());
+        let amqp = AmqpConfig { url, shown, exchange: text(), routing_key: text() };
+        let file = |form| SinkKind::File(FileConfig { path: "f".into(), form });
+        [
+            SinkKind::Influx(influx),
+            file(FileForm::Line),
+            SinkKind::Webhook(webhook),
+            SinkKind::Amqp(amqp),
+            file(FileForm::Ndjson),
+        ]
+        .map(|kind| SinkConfig { name: "s".parse().unwrap(), kind })
+        .into()
+    }
+
+    #[test]
+    fn sinks_of_line_protocol_take_only_payloads_that_have_a_line() {
+        assert!(sinks().iter().all(|sink| check_sink(sink, &Points).is_ok()));
+        let told: Vec<String> =
+            sinks().iter().filter_map(|sink| check_sink(sink, &Notes).err()).collect();
+        let why = "the sink 's' writes line protocol: it cannot carry changes of the kind 'note'";
+        let expected = [
+            format!("{why}; name a sink of kind \"webhook\", \"amqp\" or \"file\""),
+            format!("{why}; set 'format' in [sink.s] to \"ndjson\""),
+        ];
+        assert_eq!(told, expected);
     }
 }

@@ -1,4 +1,4 @@
-//! The sink `file`: rows are lines, on the disk before they count as delivered.
+//! The sink `file`: changes are lines, on the disk before they count as delivered.
 //!
 //! The file is opened anew for each delivery, so it may be moved away at any time. Several nodes of one
 //! machine may write the same file: each locks it while it appends.
@@ -12,8 +12,7 @@ use async_trait::async_trait;
 use tokio::sync::Mutex;
 
 use super::config::{FileConfig, FileForm};
-use super::{Delivery, Failed, Sink, line};
-use crate::shown::row_json;
+use super::{Delivery, Failed, Sink, write_line};
 
 /// How much is read at once to find the last line end.
 const STEP: u64 = 64 * 1024;
@@ -35,15 +34,19 @@ impl FileSink {
 
 #[async_trait]
 impl Sink for FileSink {
-    async fn deliver(&self, rows: &[Delivery]) -> Result<(), Failed> {
+    async fn deliver(&self, changes: &[Delivery]) -> Result<(), Failed> {
         let mut text = String::new();
-        for Delivery { row, .. } in rows {
+        for delivery in changes {
             match self.form {
                 FileForm::Ndjson => {
-                    text.push_str(&row_json(row));
+                    text.push_str(&delivery.change.payload_line());
                     text.push('\n');
                 }
-                FileForm::Line => line::write(row, &mut text).map_err(Failed::refused)?,
+                FileForm::Line => {
+                    let point = delivery.point();
+                    let written = point.and_then(|point| write_line(&point, &mut text));
+                    written.map_err(Failed::refused)?;
+                }
             }
         }
         let turn = Arc::clone(&self.turn).lock_owned().await;
@@ -87,7 +90,7 @@ fn append(path: &Path, lines: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Where the last whole line ends. Behind it stands what a crash left half-written: its rows were never
+/// Where the last whole line ends. Behind it stands what a crash left half-written: its changes were never
 /// counted as delivered, and come again.
 fn whole_lines(file: &mut File) -> io::Result<u64> {
     let mut end = file.metadata()?.len();
@@ -108,31 +111,29 @@ fn whole_lines(file: &mut File) -> io::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shown::tests::row;
+    use crate::fixtures::{delivery, feed, point};
     use std::fs;
 
     fn rows(values: &[&str]) -> Vec<Delivery> {
-        let delivery = |(number, value): (usize, &&str)| Delivery {
-            feed: "rows.v".parse().unwrap(),
-            number: number as u64,
-            row: row("v", &[("a", "\"x\"")], value, 1),
-        };
+        let feed = feed("v");
+        let delivery =
+            |(at, value): (usize, &&str)| delivery(&feed, at as u64, point("x", value, 1));
         values.iter().enumerate().map(delivery).collect()
     }
 
     #[tokio::test]
-    async fn rows_are_appended_line_by_line() {
+    async fn changes_are_appended_line_by_line() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rows");
         let sink = |form| FileSink::new(&FileConfig { path: path.clone(), form });
         sink(FileForm::Line).deliver(&rows(&["1", "2"])).await.unwrap();
         sink(FileForm::Line).deliver(&rows(&["3"])).await.unwrap();
-        let line = |value| format!("v,a=x value={value} 1480876680000000000\n");
+        let line = |value| format!("v,of=x value={value} 1480876740000000000\n");
         assert_eq!(fs::read_to_string(&path).unwrap(), [line(1), line(2), line(3)].concat());
         fs::remove_file(&path).unwrap();
         sink(FileForm::Ndjson).deliver(&rows(&["1"])).await.unwrap();
-        let json = row_json(&rows(&["1"])[0].row);
-        assert_eq!(fs::read_to_string(&path).unwrap(), format!("{json}\n"));
+        let json = "{\"of\":\"x\",\"value\":1}\n";
+        assert_eq!(fs::read_to_string(&path).unwrap(), json);
     }
 
     #[tokio::test]
@@ -150,7 +151,7 @@ mod tests {
         ] {
             fs::write(&path, before).unwrap();
             sink.deliver(&rows(&["1"])).await.unwrap();
-            let expected = format!("{kept}v,a=x value=1 1480876680000000000\n");
+            let expected = format!("{kept}v,of=x value=1 1480876740000000000\n");
             assert_eq!(fs::read_to_string(&path).unwrap(), expected);
         }
     }

@@ -1,15 +1,16 @@
-//! The sink `influx`: rows are points, and a later revision of a row overwrites it.
+//! The sink `influx`: changes are points, and a later revision overwrites an earlier one.
 
 use std::collections::HashMap;
 
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use consort_line::Point;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use url::Url;
 
 use super::config::{InfluxConfig, InfluxTarget};
-use super::{Delivery, Failed, Sink, line};
+use super::{Delivery, Failed, Sink, write_line};
 use crate::http::{Client, Post};
 
 #[derive(Debug)]
@@ -59,8 +60,8 @@ impl InfluxSink {
 
 #[async_trait]
 impl Sink for InfluxSink {
-    async fn deliver(&self, rows: &[Delivery]) -> Result<(), Failed> {
-        let body = body(rows).map_err(Failed::refused)?;
+    async fn deliver(&self, changes: &[Delivery]) -> Result<(), Failed> {
+        let body = body(changes).map_err(Failed::refused)?;
         let mut headers =
             vec![(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"))];
         headers.extend(self.access.clone().map(|access| (AUTHORIZATION, access)));
@@ -68,19 +69,20 @@ impl Sink for InfluxSink {
     }
 }
 
-/// The lines of a request. Of several revisions of a row only the last is written: InfluxDB does not say
-/// which of two equal points in one request it keeps.
-fn body(rows: &[Delivery]) -> Result<String, String> {
+/// The lines of a request. Of several points with the same measurement, tags and time only the last is
+/// written: InfluxDB does not say which of two equal points in one request it keeps.
+fn body(changes: &[Delivery]) -> Result<String, String> {
+    let points: Result<Vec<Point<'_>>, String> = changes.iter().map(Delivery::point).collect();
+    let points = points?;
     let mut last = HashMap::new();
-    for (at, Delivery { row, .. }) in rows.iter().enumerate() {
-        let group = row.group.0.iter().map(|(name, value)| (name.as_str(), value.get()));
-        last.insert((row.name.as_str(), group.collect::<Vec<_>>(), row.start), at);
+    for (at, Point { measurement, tags, time, .. }) in points.iter().enumerate() {
+        last.insert((measurement, tags, time), at);
     }
     let mut kept: Vec<usize> = last.into_values().collect();
     kept.sort_unstable();
     let mut text = String::new();
     for at in kept {
-        line::write(&rows[at].row, &mut text)?;
+        write_line(&points[at], &mut text)?;
     }
     Ok(text)
 }
@@ -89,7 +91,7 @@ fn body(rows: &[Delivery]) -> Result<String, String> {
 mod tests {
     use super::*;
     use crate::Secret;
-    use crate::shown::tests::row;
+    use crate::fixtures::{delivery, feed, point};
 
     fn sink(url: &str, target: InfluxTarget) -> InfluxSink {
         InfluxSink::new(&InfluxConfig { url: url.parse().unwrap(), target }).unwrap()
@@ -117,13 +119,27 @@ mod tests {
 
     #[test]
     fn of_the_revisions_in_a_request_the_last_is_written() {
-        let delivery = |group, value, revision| Delivery {
-            feed: "rows.v".parse().unwrap(),
-            number: revision,
-            row: row("v", &[("a", group)], value, revision),
-        };
-        let rows = [delivery("1", "5", 1), delivery("2", "7", 1), delivery("1", "6", 2)];
-        let expected = "v,a=2 value=7 1480876680000000000\nv,a=1 value=6 1480876680000000000\n";
-        assert_eq!(body(&rows).unwrap(), expected);
+        let feed = feed("v");
+        let changes = [("a", "5", 1), ("b", "7", 1), ("a", "6", 2)];
+        let changes = changes.map(|(subject, value, revision)| {
+            delivery(&feed, revision, point(subject, value, revision))
+        });
+        let expected = "v,of=b value=7 1480876740000000000\nv,of=a value=6 1480876740000000000\n";
+        assert_eq!(body(&changes).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_point_that_no_line_can_say_is_told() {
+        let feed = feed("v");
+        for (subject, value, words) in [
+            ("x\\ny", "1", "control characters"),
+            ("x\\\\", "1", "a backslash at its end"),
+            ("x", "null", "no value"),
+        ] {
+            let mut change = point(subject, value, 1);
+            change.subject = serde_json::from_str(&format!("\"{subject}\"")).unwrap();
+            let error = body(&[delivery(&feed, 1, change)]).unwrap_err();
+            assert!(error.contains(words), "{error}");
+        }
     }
 }

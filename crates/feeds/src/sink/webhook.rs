@@ -1,4 +1,4 @@
-//! The sink `webhook`: rows are posted as batches of CloudEvents, signed if there is a secret.
+//! The sink `webhook`: changes are posted as batches of CloudEvents, signed if there is a secret.
 
 use async_trait::async_trait;
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
@@ -6,7 +6,6 @@ use ring::hmac;
 use url::Url;
 
 use super::config::WebhookConfig;
-use super::events::event;
 use super::{Delivery, Failed, Sink};
 use crate::http::{Client, Post};
 
@@ -37,8 +36,8 @@ impl WebhookSink {
 
 #[async_trait]
 impl Sink for WebhookSink {
-    async fn deliver(&self, rows: &[Delivery]) -> Result<(), Failed> {
-        let events: Result<Vec<_>, String> = rows.iter().map(|row| event(&row.row)).collect();
+    async fn deliver(&self, changes: &[Delivery]) -> Result<(), Failed> {
+        let events: Result<Vec<_>, String> = changes.iter().map(Delivery::cloud_event).collect();
         let body = events
             .and_then(|events| serde_json::to_vec(&events).map_err(|error| error.to_string()));
         let body = body.map_err(Failed::refused)?;

@@ -7,11 +7,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use consort_cluster::tenure::TenureControl;
 use consort_cluster::{Ended, Part, Tenure, TokioRuntime};
-use consort_feeds::{Delivery, Failed, FeedsPart, Options, Sink, Timing, deliverer_role, parked};
-use consort_kernel::row::Group;
-use consort_kernel::{
-    Commit, Moment, Name, Note, Operation, Row, Shard, Store, SystemClock, SystemEntropy, memory,
+use consort_feeds::{
+    Delivery, Failed, FeedSpec, FeedsPart, LinePayload, Options, Payload, Retention, Sink, Timing,
+    deliverer_role, parked,
 };
+use consort_kernel::{
+    Change, Commit, Moment, Name, Note, Operation, Shard, Store, SystemClock, SystemEntropy, memory,
+};
+use consort_line::{FieldValue, Point};
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::task::JoinHandle;
@@ -21,22 +24,61 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) const SHARD: Shard = Shard(0);
 
-/// The beginning of the rows' window.
+/// The time of the rows.
 pub(crate) const START: i64 = 1_480_876_680_000_000_000;
 
 pub(crate) fn name(text: &str) -> Name {
     text.parse().unwrap()
 }
 
-pub(crate) fn row(view: &str, user: &str, value: &str, revision: u64) -> Row {
-    let json = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
-    Row {
-        name: view.into(),
-        group: Group(vec![("user".into(), json(&format!("\"{user}\"")))]),
-        start: Moment(START),
-        end: Moment(START + 60_000_000_000),
-        value: json(value),
-        revision,
+/// A value of a user.
+pub(crate) fn row(user: &str, value: &str, revision: u64) -> Change {
+    let payload = format!("{{\"user\":\"{user}\",\"value\":{value},\"revision\":{revision}}}");
+    let payload = RawValue::from_string(payload).unwrap();
+    Change { subject: user.replace("\\n", "\n"), time: Moment(START), revision, payload }
+}
+
+#[derive(Debug)]
+struct Rows;
+
+impl Payload for Rows {
+    fn name(&self) -> &'static str {
+        "row"
+    }
+
+    fn id(&self, change: &Change) -> Result<String, String> {
+        Ok(format!("{}/{}", change.subject, change.revision))
+    }
+
+    fn points(&self) -> Option<&dyn LinePayload> {
+        Some(self)
+    }
+}
+
+impl LinePayload for Rows {
+    fn point(&self, change: &Change) -> Result<Point<'static>, String> {
+        let payload: serde_json::Value = serde_json::from_str(change.payload.get()).unwrap();
+        let value = match &payload["value"] {
+            serde_json::Value::String(text) => FieldValue::Text(text.clone().into()),
+            number => FieldValue::Float(number.as_f64().ok_or("there is no value")?),
+        };
+        Ok(Point {
+            measurement: Some("v".into()),
+            tags: vec![("user".into(), change.subject.clone().into())],
+            fields: vec![("value".into(), value)],
+            time: Some(change.time.0),
+        })
+    }
+}
+
+/// The feed of the rows, with these sinks.
+pub(crate) fn feed(sinks: &[&str]) -> FeedSpec {
+    FeedSpec {
+        path: "views/v".into(),
+        feed: name("rows.v"),
+        payload: Arc::new(Rows),
+        retention: Retention::default(),
+        sinks: sinks.iter().map(|sink| (*sink).to_owned()).collect(),
     }
 }
 
@@ -60,19 +102,17 @@ impl Bed {
         }
     }
 
-    /// Appends rows as whoever emits them does.
-    pub(crate) async fn emit(&self, rows: impl IntoIterator<Item = Row>) {
-        let note = |row: Row| {
-            let feed = Row::feed(&row.name).unwrap();
-            Operation::Append(Note { feed, entry: row.encode() })
-        };
+    /// Appends rows as the part that fills the feed does.
+    pub(crate) async fn emit(&self, rows: impl IntoIterator<Item = Change>) {
+        let note =
+            |row: Change| Operation::Append(Note { feed: name("rows.v"), entry: row.encode() });
         self.store.commit(SHARD, Commit::of(rows.into_iter().map(note))).await.unwrap();
     }
 
-    /// A deliverer of the feed of view `v` to `sink`, called `s`.
+    /// A deliverer of the feed to `sink`, called `s`.
     pub(crate) fn deliver(&self, sink: Arc<dyn Sink>, options: Options) -> Deliverer {
-        let sinks = vec![(name("s"), sink, vec![name("rows.v")])];
-        Deliverer::start(FeedsPart::of(sinks, [], options).unwrap(), "s")
+        let sinks = vec![(name("s"), sink)];
+        Deliverer::start(FeedsPart::with_sinks(vec![feed(&["s"])], sinks, options).unwrap(), "s")
     }
 
     pub(crate) async fn parked(&self, sink: &str) -> Vec<parked::Parked> {
@@ -134,14 +174,13 @@ impl Shelf {
         if let Some(reason) = &*self.down.lock() {
             return Err(Failed::Retry { reason: reason.clone(), after: None });
         }
-        let user = |row: &Row| row.group.0[0].1.get().trim_matches('"').to_owned();
         let refused = self.refused.lock();
-        if rows.iter().any(|delivery| refused.contains(&user(&delivery.row))) {
+        if rows.iter().any(|delivery| refused.contains(&delivery.change.subject)) {
             return Err(Failed::Refused { reason: "not this one".into() });
         }
-        for Delivery { row, .. } in rows {
-            self.all.lock().push(format!("{}:{}", user(row), row.revision));
-            self.last.lock().insert(user(row), row.revision);
+        for Delivery { change, .. } in rows {
+            self.all.lock().push(format!("{}:{}", change.subject, change.revision));
+            self.last.lock().insert(change.subject.clone(), change.revision);
         }
         Ok(())
     }

@@ -1,17 +1,16 @@
 //! Rows into a real InfluxDB.
 
-use consort_feeds::{FeedsPart, InfluxConfig, InfluxTarget, SinkConfig, SinkKind, outlets};
+use consort_feeds::{FeedsPart, InfluxConfig, InfluxTarget, SinkConfig, SinkKind};
 use consort_testbed::{InfluxServer, eventually};
 
-use crate::bed::{Bed, Deliverer, PATIENCE, START, name, row};
+use crate::bed::{Bed, Deliverer, PATIENCE, START, feed, name, row};
 
 fn deliverer(bed: &Bed, influx: &InfluxServer) -> Deliverer {
     let database = "events".into();
     let target = InfluxTarget::V1 { database, retention: None, user: None };
     let kind = SinkKind::Influx(InfluxConfig { url: influx.url().parse().unwrap(), target });
     let sink = SinkConfig { name: name("s"), kind };
-    let outlets = outlets(&[sink], [("v", &["s".to_owned()][..])]).unwrap();
-    Deliverer::start(FeedsPart::new(&outlets, [], bed.options()).unwrap(), "s")
+    Deliverer::start(FeedsPart::new(vec![feed(&["s"])], &[sink], bed.options()).unwrap(), "s")
 }
 
 /// The users and values of all rows, in the order of the users.
@@ -35,7 +34,7 @@ async fn rows_arrive_once_each_although_the_server_was_killed() {
     let mut influx = InfluxServer::start().await;
     let bed = Bed::new();
     let deliverer = deliverer(&bed, &influx);
-    bed.emit([row("v", "a", "1", 1)]).await;
+    bed.emit([row("a", "1", 1)]).await;
     // No database yet: that is nobody's row's fault.
     let told = || async { deliverer.trouble().filter(|told| told.contains("database not found")) };
     eventually("the missing database is told", PATIENCE, told).await;
@@ -44,7 +43,7 @@ async fn rows_arrive_once_each_although_the_server_was_killed() {
         .await;
 
     influx.kill().await;
-    bed.emit([row("v", "a", "2", 2), row("v", "b", "1.5", 1)]).await;
+    bed.emit([row("a", "2", 2), row("b", "1.5", 1)]).await;
     let told = || async { deliverer.trouble().filter(|told| told.contains("cannot be reached")) };
     eventually("the dead server is told", PATIENCE, told).await;
     influx.restart().await;
@@ -60,11 +59,11 @@ async fn a_row_with_a_value_of_another_type_is_parked_and_the_others_arrive() {
     influx.query("", "CREATE DATABASE events").await;
     let bed = Bed::new();
     let deliverer = deliverer(&bed, &influx);
-    bed.emit([row("v", "a", "1", 1)]).await;
+    bed.emit([row("a", "1", 1)]).await;
     eventually("the first row is there", PATIENCE, || async { stored(&influx).await == "a=1" })
         .await;
     let mixed = [("b", "2"), ("c", "\"text\""), ("d", "4"), ("e\\nf", "5"), ("g", "6")];
-    bed.emit(mixed.map(|(user, value)| row("v", user, value, 1))).await;
+    bed.emit(mixed.map(|(user, value)| row(user, value, 1))).await;
     let arrived = || async { stored(&influx).await == "a=1 b=2 d=4 g=6" };
     eventually("the good rows are there", PATIENCE, arrived).await;
     deliverer.end().await;

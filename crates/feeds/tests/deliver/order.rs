@@ -8,19 +8,19 @@ use consort_feeds::{FeedsPart, Sink, deliverer_role};
 use consort_kernel::{Commit, Note, Operation};
 use consort_testbed::eventually;
 
-use crate::bed::{Bed, Deliverer, PATIENCE, SHARD, Shelf, name, row};
+use crate::bed::{Bed, Deliverer, PATIENCE, SHARD, Shelf, feed, name, row};
 
 #[tokio::test]
 async fn rows_arrive_in_order_and_a_successor_goes_on_where_the_last_one_ended() {
     let bed = Bed::new();
     let shelf = Arc::new(Shelf::default());
-    bed.emit((1..=3).map(|n| row("v", "a", "1", n))).await;
+    bed.emit((1..=3).map(|n| row("a", "1", n))).await;
     let first = bed.deliver(shelf.clone(), bed.options());
     eventually("three rows arrive", PATIENCE, || async { shelf.all().len() == 3 }).await;
-    bed.emit([row("v", "a", "1", 4)]).await;
+    bed.emit([row("a", "1", 4)]).await;
     eventually("the fourth arrives", PATIENCE, || async { shelf.all().len() == 4 }).await;
     first.end().await;
-    bed.emit([row("v", "a", "1", 5)]).await;
+    bed.emit([row("a", "1", 5)]).await;
     // After a hand-over in good order nobody waits: the default bounds would take ten seconds.
     let second = bed.deliver(shelf.clone(), bed.options());
     eventually("the fifth arrives", PATIENCE, || async { shelf.all().len() >= 5 }).await;
@@ -37,10 +37,10 @@ async fn a_refused_row_is_parked_alone() {
     let shelf = Arc::new(Shelf::default());
     shelf.refused.lock().extend(["bad".to_owned(), "worse".to_owned()]);
     let users = ["a", "b", "bad", "c", "d", "e", "worse"];
-    bed.emit(users.map(|user| row("v", user, "1", 1))).await;
+    bed.emit(users.map(|user| row(user, "1", 1))).await;
     let garbled = Note { feed: name("rows.v"), entry: Bytes::from_static(b"\x01{}") };
     bed.store.commit(SHARD, Commit::of([Operation::Append(garbled)])).await.unwrap();
-    bed.emit([row("v", "last", "1", 1)]).await;
+    bed.emit([row("last", "1", 1)]).await;
     let deliverer = bed.deliver(shelf.clone(), bed.options());
     let arrived = || async { shelf.all().last().is_some_and(|last| last == "last:1") };
     eventually("the last row arrives", PATIENCE, arrived).await;
@@ -59,11 +59,11 @@ async fn a_dead_sink_holds_back_nobody_and_gets_everything_later() {
     let bed = Bed::new();
     let (dead, live) = (Arc::new(Shelf::default()), Arc::new(Shelf::default()));
     *dead.down.lock() = Some("it is away".into());
-    bed.emit((1..=3).map(|n| row("v", "a", "1", n))).await;
-    let feeds = || vec![name("rows.v")];
-    let sinks: Vec<(_, Arc<dyn Sink>, _)> =
-        vec![(name("dead"), dead.clone(), feeds()), (name("live"), live.clone(), feeds())];
-    let part = || FeedsPart::of(sinks.clone(), [], bed.options()).unwrap();
+    bed.emit((1..=3).map(|n| row("a", "1", n))).await;
+    let sinks: Vec<(_, Arc<dyn Sink>)> =
+        vec![(name("dead"), dead.clone()), (name("live"), live.clone())];
+    let feed = || vec![feed(&["dead", "live"])];
+    let part = || FeedsPart::with_sinks(feed(), sinks.clone(), bed.options()).unwrap();
     let failing = Deliverer::start(part(), "dead");
     let working = Deliverer::start(part(), "live");
     eventually("the live one has all", PATIENCE, || async { live.all().len() == 3 }).await;
@@ -83,14 +83,14 @@ async fn a_dead_sink_holds_back_nobody_and_gets_everything_later() {
 #[tokio::test]
 async fn a_sink_that_comes_late_begins_with_the_oldest_row_that_is_kept() {
     let bed = Bed::new();
-    bed.emit((1..=5).map(|n| row("v", "a", "1", n))).await;
+    bed.emit((1..=5).map(|n| row("a", "1", n))).await;
     bed.store.trim_feed(SHARD, &name("rows.v"), 3).await.unwrap();
     let shelf = Arc::new(Shelf::default());
     let deliverer = bed.deliver(shelf.clone(), bed.options());
     eventually("two rows arrive", PATIENCE, || async { shelf.all() == ["a:4", "a:5"] }).await;
     deliverer.end().await;
     // Whoever was further back than the oldest row stops, and says so.
-    bed.emit((6..=9).map(|n| row("v", "a", "1", n))).await;
+    bed.emit((6..=9).map(|n| row("a", "1", n))).await;
     bed.store.trim_feed(SHARD, &name("rows.v"), 8).await.unwrap();
     let deliverer = bed.deliver(shelf.clone(), bed.options());
     let stopped = || async { deliverer.control.gauge().stopped };

@@ -43,13 +43,13 @@ fn timing(options: Options, request_within: Duration) -> Options {
 async fn a_request_of_a_stopped_deliverer_that_arrives_late_is_made_good() {
     let bed = Bed::new();
     let shelf = Arc::new(Shelf::default());
-    bed.emit([row("v", "a", "1", 1)]).await;
+    bed.emit([row("a", "1", 1)]).await;
     let stopped = slow(&shelf);
     let first = bed.deliver(stopped.clone(), timing(bed.options(), PATIENCE));
     stopped.arrived.acquire().await.unwrap().forget();
     // Its node has lost the lease meanwhile, and drops its work.
     first.drop_work();
-    bed.emit([row("v", "a", "2", 2)]).await;
+    bed.emit([row("a", "2", 2)]).await;
 
     let short = Duration::from_millis(50);
     let second = bed.deliver(shelf.clone(), timing(bed.options(), short));
@@ -85,12 +85,12 @@ impl Sink for Silent {
 async fn a_late_request_is_made_good_although_its_successor_is_still_being_answered() {
     let bed = Bed::new();
     let shelf = Arc::new(Shelf::default());
-    bed.emit([row("v", "a", "1", 1)]).await;
+    bed.emit([row("a", "1", 1)]).await;
     let stopped = slow(&shelf);
     let first = bed.deliver(stopped.clone(), timing(bed.options(), PATIENCE));
     stopped.arrived.acquire().await.unwrap().forget();
     first.drop_work();
-    bed.emit([row("v", "a", "2", 2)]).await;
+    bed.emit([row("a", "2", 2)]).await;
 
     let silent = Arc::new(Silent { shelf: Arc::clone(&shelf), answer: Semaphore::new(0) });
     let second = bed.deliver(silent.clone(), timing(bed.options(), Duration::from_secs(2)));
@@ -115,13 +115,13 @@ async fn a_late_request_is_made_good_although_its_successor_is_still_being_answe
 async fn a_new_deliverer_sends_nothing_before_the_old_ones_requests_have_ended() {
     let bed = Bed::new();
     let shelf = Arc::new(Shelf::default());
-    bed.emit([row("v", "a", "1", 1)]).await;
+    bed.emit([row("a", "1", 1)]).await;
     let within = Duration::from_millis(300);
     let hanging = slow(&shelf);
     let first = bed.deliver(hanging.clone(), timing(bed.options(), within));
     hanging.arrived.acquire().await.unwrap().forget();
     first.drop_work();
-    bed.emit([row("v", "a", "2", 2)]).await;
+    bed.emit([row("a", "2", 2)]).await;
     let second = bed.deliver(shelf.clone(), timing(bed.options(), 2 * within));
     eventually("the second delivers", PATIENCE, || async { !shelf.all().is_empty() }).await;
     // The request of the first was given up long before: nobody waits at its gate any more.
@@ -135,7 +135,7 @@ async fn a_new_deliverer_sends_nothing_before_the_old_ones_requests_have_ended()
 async fn where_every_earlier_process_is_dead_nobody_waits() {
     let bed = Bed::new();
     let shelf = Arc::new(Shelf::default());
-    bed.emit([row("v", "a", "1", 1)]).await;
+    bed.emit([row("a", "1", 1)]).await;
     let hanging = slow(&shelf);
     let sole = || Options { sole: true, ..timing(bed.options(), PATIENCE) };
     let first = bed.deliver(hanging.clone(), sole());

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use consort_feeds::{FeedsPart, Secret, SinkConfig, SinkKind, WebhookConfig, outlets};
+use consort_feeds::{FeedsPart, Secret, SinkConfig, SinkKind, WebhookConfig};
 use consort_testbed::eventually;
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::bed::{Bed, Deliverer, PATIENCE, name, row};
+use crate::bed::{Bed, Deliverer, PATIENCE, feed, name, row};
 
 /// Answers 204, or what it is told to.
 struct Ear {
@@ -62,15 +62,14 @@ fn deliverer(bed: &Bed, url: &str, allow_private: bool) -> Deliverer {
     let secret = Some(Secret::new("0123456789abcdef"));
     let webhook = WebhookConfig { url: url.parse().unwrap(), secret, allow_private };
     let sink = SinkConfig { name: name("s"), kind: SinkKind::Webhook(webhook) };
-    let outlets = outlets(&[sink], [("v", &["s".to_owned()][..])]).unwrap();
-    Deliverer::start(FeedsPart::new(&outlets, [], bed.options()).unwrap(), "s")
+    Deliverer::start(FeedsPart::new(vec![feed(&["s"])], &[sink], bed.options()).unwrap(), "s")
 }
 
 #[tokio::test]
 async fn rows_are_posted_as_signed_cloud_events() {
     let (bed, ear) = (Bed::new(), Ear::open().await);
     *ear.answer.lock() = "302 Found";
-    bed.emit([row("v", "a", "1", 1), row("v", "b", "[2]", 7)]).await;
+    bed.emit([row("a", "1", 1), row("b", "[2]", 7)]).await;
     let deliverer = deliverer(&bed, &ear.url, true);
     let told = || async { deliverer.trouble().filter(|told| told.contains("not followed")) };
     let told = eventually("the redirect is told", PATIENCE, told).await;
@@ -101,7 +100,7 @@ async fn rows_are_posted_as_signed_cloud_events() {
 #[tokio::test]
 async fn a_webhook_does_not_lead_into_the_private_network() {
     let (bed, ear) = (Bed::new(), Ear::open().await);
-    bed.emit([row("v", "a", "1", 1)]).await;
+    bed.emit([row("a", "1", 1)]).await;
     for url in [ear.url.clone(), ear.url.replace("127.0.0.1", "localhost")] {
         let deliverer = deliverer(&bed, &url, false);
         let told = || async { deliverer.trouble().filter(|told| told.contains("allow_private")) };

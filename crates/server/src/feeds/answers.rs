@@ -1,5 +1,6 @@
 //! The answers about feeds and sinks.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use axum::Json;
@@ -7,8 +8,8 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use consort_feeds::{Page, Place, parked, row_json};
-use consort_kernel::{ReadError, Row};
+use consort_feeds::{Page, Place, parked};
+use consort_kernel::{Change, ReadError};
 use serde_json::json;
 
 use super::{Feeds, Seat, events};
@@ -46,24 +47,23 @@ struct Asked {
 
 /// `GET /feeds`
 pub(super) async fn list(State(feeds): State<Feeds>) -> Json<serde_json::Value> {
-    let shown = feeds
-        .0
-        .catalog
-        .all()
-        .map(|feed| json!({"part": feed.part, "name": feed.name, "path": feed.path()}));
+    let shown = feeds.0.catalog.all().map(|feed| {
+        let (part, name) = feed.path.split_once('/').unwrap_or(("", &feed.path));
+        json!({"part": part, "name": name, "path": served_at(&feed.path)})
+    });
     Json(json!({ "feeds": shown.collect::<Vec<_>>() }))
 }
 
-/// `GET /feeds/{part}/{name}`
-pub(super) async fn rows(
+/// `GET /feeds/{path}`
+pub(super) async fn feed(
     State(feeds): State<Feeds>,
-    names: Result<Path<(String, String)>, PathRejection>,
+    path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let (part, name) = names.map_or_else(|_| Default::default(), |Path(names)| names);
-    let Some(feed) = feeds.0.catalog.find(&part, &name) else {
-        return Err(no_such_feed(&feeds, &part, &name));
+    let path = path.map_or_else(|_| String::new(), |Path(path)| path);
+    let Some(feed) = feeds.0.catalog.find(&path) else {
+        return Err(no_such_feed(&feeds, &path));
     };
     let asked = Asked::read(query.as_deref())?;
     let seat = feeds.subscribe(feed)?;
@@ -91,10 +91,10 @@ async fn page(mut seat: Seat, place: &Place, asked: &Asked) -> Result<Response, 
         page = subscription.read(place, asked.limit, asked.wait) => page,
         () = seat.until_closed() => subscription.read(place, asked.limit, Duration::ZERO).await,
     };
-    let Page { rows, next } = page.map_err(|error| failed(&error))?;
+    let Page { changes, next } = page.map_err(|error| failed(&error))?;
     let mut body = String::new();
-    for (row, _) in &rows {
-        body.push_str(&shown(row.as_ref()));
+    for (change, _) in &changes {
+        body.push_str(&shown(change.as_ref()));
         body.push('\n');
     }
     let mut response = body.into_response();
@@ -153,10 +153,10 @@ impl Asked {
     }
 }
 
-/// A row, or what stands in its place if this release cannot read it.
-pub(super) fn shown(row: Option<&Row>) -> String {
-    let unreadable = || r#"{"unreadable":"this node's release cannot read the row"}"#.to_owned();
-    row.map_or_else(unreadable, row_json)
+/// A change in one line, or a line that says that this release cannot read it.
+pub(super) fn shown(change: Option<&Change>) -> Cow<'_, str> {
+    let unreadable = Cow::Borrowed(r#"{"unreadable":"this node's release cannot read the row"}"#);
+    change.map_or(unreadable, Change::payload_line)
 }
 
 /// Why a feed could not be read.
@@ -177,11 +177,16 @@ pub(super) fn failed(error: &ReadError) -> Problem {
     }
 }
 
-fn no_such_feed(feeds: &Feeds, part: &str, name: &str) -> Problem {
-    let known = feeds.0.catalog.all().map(|feed| feed.path()).collect();
-    let asked = format!("/feeds/{}/{}", short(part), short(name));
+fn no_such_feed(feeds: &Feeds, path: &str) -> Problem {
+    let known = feeds.0.catalog.all().map(|feed| served_at(&feed.path)).collect();
+    let asked = served_at(&short(path));
     let detail = format!("there is no feed '{asked}'; {}", there_are(known));
     Problem::new(StatusCode::NOT_FOUND, "no-such-feed", detail)
+}
+
+/// Where a feed is served.
+fn served_at(path: &str) -> String {
+    format!("/feeds/{path}")
 }
 
 fn there_are(known: Vec<String>) -> String {

@@ -1,51 +1,27 @@
-//! What can be subscribed to.
+//! The feeds that can be subscribed to, by their paths.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use consort_kernel::{Name, NameError, Row};
+use consort_feeds::FeedSpec;
 
-/// The part whose feeds are the rows of views.
-const VIEWS: &str = "views";
-
-/// A feed as subscribers name it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FeedName {
-    /// The part that fills it.
-    pub part: String,
-    /// Its name within the part.
-    pub name: String,
-    /// Its name in the store.
-    pub feed: Name,
-}
-
-impl FeedName {
-    /// The rows of a view with a window.
-    pub fn view(view: &str) -> Result<FeedName, NameError> {
-        Ok(FeedName { part: VIEWS.into(), name: view.into(), feed: Row::feed(view)? })
-    }
-
-    /// Where it is served.
-    pub(super) fn path(&self) -> String {
-        format!("/feeds/{}/{}", self.part, self.name)
-    }
-}
-
-/// All feeds there are.
+/// All feeds of a node.
 #[derive(Clone, Debug, Default)]
-pub struct Catalog(BTreeMap<(String, String), FeedName>);
+pub struct Catalog(BTreeMap<String, Arc<FeedSpec>>);
 
 impl Catalog {
-    /// Of these.
-    pub fn new(feeds: impl IntoIterator<Item = FeedName>) -> Catalog {
-        let keyed = |feed: FeedName| ((feed.part.clone(), feed.name.clone()), feed);
-        Catalog(feeds.into_iter().map(keyed).collect())
+    /// The catalog of these feeds.
+    pub fn new(feeds: impl IntoIterator<Item = Arc<FeedSpec>>) -> Catalog {
+        Catalog(feeds.into_iter().map(|feed| (feed.path.clone(), feed)).collect())
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = &FeedName> {
-        self.0.values()
+    /// The feeds in the order of their paths.
+    pub(super) fn all(&self) -> impl Iterator<Item = &FeedSpec> {
+        self.0.values().map(|feed| &**feed)
     }
 
-    pub(super) fn find(&self, part: &str, name: &str) -> Option<&FeedName> {
-        self.0.get(&(part.to_owned(), name.to_owned()))
+    /// The feed with this path below `/feeds/`.
+    pub(super) fn find(&self, path: &str) -> Option<&Arc<FeedSpec>> {
+        self.0.get(path)
     }
 }

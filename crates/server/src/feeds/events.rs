@@ -1,4 +1,4 @@
-//! A feed as server-sent events: one for each row, its id the cursor behind it.
+//! A feed as server-sent events: one for each change, its id the cursor behind it.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -66,7 +66,7 @@ impl Streamed {
             page = subscription.read(&self.place, PAGE, KEEP_ALIVE) => page,
         };
         let text = match page {
-            Ok(page) if page.rows.is_empty() => ": nothing new\n\n".to_owned(),
+            Ok(page) if page.changes.is_empty() => ": nothing new\n\n".to_owned(),
             Ok(page) => {
                 let text = written(&page);
                 self.place = page.next;
@@ -85,8 +85,8 @@ impl Streamed {
 
 fn written(page: &Page) -> String {
     let mut text = String::new();
-    for (row, place) in &page.rows {
-        text.push_str(&format!("id: {}\ndata: {}\n\n", place.encode(), shown(row.as_ref())));
+    for (change, place) in &page.changes {
+        text.push_str(&format!("id: {}\ndata: {}\n\n", place.encode(), shown(change.as_ref())));
     }
     text
 }

@@ -1,4 +1,4 @@
-//! Rows over HTTP: subscriptions to feeds, and the rows that sinks refused.
+//! Feeds over HTTP: subscriptions to changes, and the changes that sinks refused.
 
 mod answers;
 mod catalog;
@@ -13,13 +13,13 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get;
 use consort_cluster::Runtime;
-use consort_feeds::{Figures, Subscription};
+use consort_feeds::{FeedSpec, Figures, Subscription};
 use consort_kernel::{Name, Store};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::metrics::Metrics;
 use crate::problem::Problem;
-pub use catalog::{Catalog, FeedName};
+pub use catalog::Catalog;
 
 /// Subscribers that a node has at once. Each one that waits looks at every shard, once a second at least.
 const SUBSCRIBERS: usize = 100;
@@ -70,7 +70,7 @@ impl Feeds {
     pub fn routes(&self) -> Router {
         Router::new()
             .route("/feeds", get(answers::list))
-            .route("/feeds/{part}/{name}", get(answers::rows))
+            .route("/feeds/{*path}", get(answers::feed))
             .route("/sinks", get(answers::sinks))
             .route("/sinks/{sink}/parked", get(answers::parked))
             .with_state(self.clone())
@@ -82,7 +82,7 @@ impl Feeds {
     }
 
     /// The subscription to a feed, with room for it.
-    fn subscribe(&self, feed: &FeedName) -> Result<Seat, Problem> {
+    fn subscribe(&self, feed: &Arc<FeedSpec>) -> Result<Seat, Problem> {
         let Ok(permit) = Arc::clone(&self.0.room).try_acquire_owned() else {
             let detail = format!(
                 "this node has {SUBSCRIBERS} subscribers, and no room for more; ask another node, or again later"
@@ -92,7 +92,7 @@ impl Feeds {
             return Err(full.retry_after(RETRY_AFTER));
         };
         Ok(Seat {
-            subscription: Subscription::new(Arc::clone(&self.0.store), feed.feed.clone()),
+            subscription: Subscription::new(Arc::clone(&self.0.store), Arc::clone(feed)),
             closed: self.0.closed.subscribe(),
             _permit: permit,
         })

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use consort_cluster::{Runtime, TokioRuntime};
-use consort_feeds::Figures;
-use consort_kernel::row::Group;
-use consort_kernel::{Commit, Moment, Note, Operation, Row, Shard, Store, SystemClock, memory};
-use consort_server::feeds::{self, Catalog, FeedName, Feeds};
+use consort_feeds::{FeedSpec, Figures, Payload, Retention};
+use consort_kernel::{Change, Commit, Moment, Note, Operation, Shard, Store, SystemClock, memory};
+use consort_server::feeds::{self, Catalog, Feeds};
 use consort_server::{Drained, Metrics};
+use consort_views::{GroupFields, WindowRow};
 use serde_json::value::RawValue;
 use tokio::io::AsyncReadExt as _;
 
@@ -20,12 +20,32 @@ struct Bed {
     running: Running,
 }
 
+/// Any payload, as subscribers see it: its JSON.
+#[derive(Debug)]
+struct Rows;
+
+impl Payload for Rows {
+    fn name(&self) -> &'static str {
+        "row"
+    }
+
+    fn id(&self, change: &Change) -> Result<String, String> {
+        Ok(change.revision.to_string())
+    }
+}
+
+fn feed(path: &str, name: &str) -> Arc<FeedSpec> {
+    let (path, feed) = (path.to_owned(), name.parse().unwrap());
+    let (payload, retention) = (Arc::new(Rows), Retention::default());
+    Arc::new(FeedSpec { path, feed, payload, retention, sinks: Vec::new() })
+}
+
 async fn bed() -> Bed {
     let store: Arc<dyn Store> = Arc::new(memory::open(2, Arc::new(SystemClock::default())).1);
     let runtime: Arc<dyn Runtime> = TokioRuntime::current();
     let mut metrics = Metrics::new("0");
     let feeds = Feeds::new(feeds::Options {
-        catalog: Catalog::new([FeedName::view("v").unwrap()]),
+        catalog: Catalog::new([feed("views/v", "rows.v"), feed("test/a/b", "test.ab")]),
         sinks: vec!["influx1".parse().unwrap()],
         figures: Figures::default(),
         store: Arc::clone(&store),
@@ -39,9 +59,9 @@ async fn bed() -> Bed {
 impl Bed {
     async fn emit(&self, shard: u16, revisions: std::ops::RangeInclusive<u64>) {
         let note = |revision| {
-            let row = Row {
-                name: "v".into(),
-                group: Group::default(),
+            let row = WindowRow {
+                view: "v".into(),
+                group: GroupFields::default(),
                 start: Moment(0),
                 end: Moment(60_000_000_000),
                 value: RawValue::from_string("7".into()).unwrap(),
@@ -115,6 +135,19 @@ async fn pages_go_on_where_the_last_one_ended() {
 }
 
 #[tokio::test]
+async fn changes_of_any_payload_and_path_are_shown_as_their_json() {
+    let bed = bed().await;
+    let payload = RawValue::from_string("{\"id\":\"a\",\n\"piece\":{}}".into()).unwrap();
+    let change = Change { subject: "a".into(), time: Moment(0), revision: 1, payload };
+    let note = |entry| Operation::Append(Note { feed: "test.ab".parse().unwrap(), entry });
+    let notes = [change.encode(), vec![9].into()].map(note);
+    bed.store.commit(Shard(1), Commit::of(notes)).await.unwrap();
+    let page = bed.get("/feeds/test/a/b").await;
+    let unreadable = r#"{"unreadable":"this node's release cannot read the row"}"#;
+    assert_eq!(page.body, format!("{{\"id\":\"a\", \"piece\":{{}}}}\n{unreadable}\n"));
+}
+
+#[tokio::test]
 async fn a_stream_of_events_is_taken_up_by_the_id_of_the_last() {
     let bed = bed().await;
     bed.emit(0, 1..=1).await;
@@ -155,8 +188,9 @@ async fn a_cursor_whose_rows_are_gone_is_told_what_to_do() {
 async fn what_there_is_not_is_told_with_what_there_is() {
     let bed = bed().await;
     for (path, status, kind, words) in [
-        ("/feeds/views/x", 404, "no-such-feed", "there are /feeds/views/v"),
+        ("/feeds/views/x", 404, "no-such-feed", "there are /feeds/test/a/b, /feeds/views/v"),
         ("/feeds/glue/v", 404, "no-such-feed", "there is no feed '/feeds/glue/v'"),
+        ("/feeds/views/v/x", 404, "no-such-feed", "there is no feed '/feeds/views/v/x'"),
         ("/sinks/x/parked", 404, "no-such-sink", "there are 'influx1'"),
         ("/feeds/views/v?after=xyz", 400, "invalid-cursor", "leave it out"),
         ("/feeds/views/v?limit=0", 400, "invalid-query", "'limit'"),
@@ -167,7 +201,11 @@ async fn what_there_is_not_is_told_with_what_there_is() {
         assert!(detail.contains(words), "{detail}");
     }
     let list = bed.get("/feeds").await;
-    assert_eq!(list.body, r#"{"feeds":[{"name":"v","part":"views","path":"/feeds/views/v"}]}"#);
+    let expected = concat!(
+        r#"{"feeds":[{"name":"a/b","part":"test","path":"/feeds/test/a/b"},"#,
+        r#"{"name":"v","part":"views","path":"/feeds/views/v"}]}"#
+    );
+    assert_eq!(list.body, expected);
     let parked = bed.get("/sinks/influx1/parked").await;
     assert_eq!(parked.body, r#"{"parked":[],"sink":"influx1"}"#);
 }

@@ -1,11 +1,11 @@
 //! Making rows of groups: their values are read and written down as JSON.
 
 use consort_kernel::limits::PAGE_ROWS;
-use consort_kernel::row::Group;
-use consort_kernel::{Cell, Key, Moment, Name, Note, Operation, QueryError, Row, Shard, Store};
+use consort_kernel::{Cell, Key, Moment, Name, Note, Operation, QueryError, Shard, Store};
 
 use crate::keys;
 use crate::query::{Outcome, group_fields, json_of, members, outcome};
+use crate::row::{GroupFields, WindowRow};
 use crate::view::{Aggregate, View};
 
 /// Bytes of rows in one commit, which may have 16 MiB.
@@ -24,7 +24,7 @@ pub(super) struct Emission<'a> {
 /// A row whose revision is not known yet.
 pub(super) struct Draft {
     feed: Name,
-    row: Row,
+    row: WindowRow,
 }
 
 impl Draft {
@@ -61,9 +61,9 @@ impl Emission<'_> {
                 let Some(values) = keys::group_values(self.view, key) else { continue };
                 let value = json_of(outcome.json(self.view.aggregate.kind()));
                 bytes += value.get().len() + key.as_bytes().len();
-                let name = self.view.name.to_string();
-                let group = Group(group_fields(self.view, &values).collect());
-                let row = Row { name, group, start, end, value, revision: 0 };
+                let view = self.view.name.to_string();
+                let group = GroupFields(group_fields(self.view, &values).collect());
+                let row = WindowRow { view, group, start, end, value, revision: 0 };
                 rows.push(Draft { feed: feed.clone(), row });
                 if bytes >= ROWS_BYTES {
                     return Ok((rows, taken));

@@ -11,6 +11,7 @@ pub(super) const SINK: DeclarationSpec = DeclarationSpec {
     doc: "where rows are delivered to",
     settings: &SETTINGS,
     read: sinks::read_declaration,
+    named_by_others: true,
     sibling: None,
     examples: &[
         ExampleSpec {

@@ -1,8 +1,8 @@
-//! `[sink.NAME]`: where rows are delivered to.
+//! `[sink.NAME]`: where changes are delivered to; and the setting `sink` of the tables that fill feeds.
 
 use consort_feeds::{
-    AmqpConfig, FileConfig, FileForm, InfluxConfig, InfluxTarget, Secret, SinkConfig, SinkKind,
-    WebhookConfig,
+    AmqpConfig, FileConfig, FileForm, InfluxConfig, InfluxTarget, Payload, Secret, SinkConfig,
+    SinkKind, WebhookConfig, check_sink,
 };
 use consort_kernel::Name;
 use url::Url;
@@ -13,6 +13,7 @@ use crate::config::part::Context;
 use crate::config::read::{self, Raw};
 use crate::config::reader::Reader;
 use crate::config::redact::SecretUrl;
+use crate::config::suggest::nearest;
 
 /// A secret that can be guessed signs nothing.
 const SECRET_LEAST: usize = 16;
@@ -56,6 +57,51 @@ impl Kind {
             Kind::File => &["kind", "path", "format"],
         }
     }
+}
+
+/// The declared sinks, which other tables name.
+pub(crate) struct Sinks<'a> {
+    /// The names of all, also of those with a mistake.
+    pub(crate) names: Vec<&'a str>,
+    /// Those without one.
+    pub(crate) read: Vec<SinkConfig>,
+}
+
+impl<'a> Sinks<'a> {
+    /// The sinks of the config that is being read.
+    pub(crate) fn declared(context: &Context<'a>) -> Sinks<'a> {
+        Sinks {
+            names: context.declarations("sink").map(|sink| &*sink.name).collect(),
+            read: context.config.sinks().to_vec(),
+        }
+    }
+}
+
+/// The setting `sink` of a table that fills a feed with this payload: names of sinks that can take it.
+pub(crate) fn read_sinks(
+    reader: &mut Reader<'_>,
+    known: &Sinks<'_>,
+    payload: &dyn Payload,
+) -> Vec<String> {
+    let mut sinks: Vec<String> = Vec::new();
+    for name in reader.texts("sink", "sink").unwrap_or_default() {
+        if sinks.iter().any(|other| other == name.text) {
+            reader.explain("sink", name.span, format!("'{}' comes twice", name.text));
+        } else if !known.names.contains(&name.text) {
+            let hint = match nearest(name.text, known.names.iter().copied()) {
+                Some(near) => format!("; did you mean '{near}'?"),
+                None => format!("; declare it with [sink.{}]", name.text),
+            };
+            reader.explain("sink", name.span, format!("no sink is called '{}'{hint}", name.text));
+        } else if let Some(sink) = known.read.iter().find(|sink| sink.name.as_str() == name.text)
+            && let Err(reason) = check_sink(sink, payload)
+        {
+            reader.explain("sink", name.span, reason);
+        } else {
+            sinks.push(name.text.to_owned());
+        }
+    }
+    sinks
 }
 
 /// Reads a `[sink.NAME]`.

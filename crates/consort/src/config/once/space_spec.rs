@@ -11,6 +11,7 @@ pub(super) const SPACE: DeclarationSpec = DeclarationSpec {
     doc: "answers of an upstream that is asked once, for all nodes",
     settings: &SETTINGS,
     read: space::read_declaration,
+    named_by_others: false,
     sibling: None,
     examples: &[ExampleSpec {
         name: "items",

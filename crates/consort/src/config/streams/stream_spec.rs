@@ -11,6 +11,7 @@ pub(super) const STREAM: DeclarationSpec = DeclarationSpec {
     doc: "a stream of events",
     settings: &SETTINGS,
     read: stream::read_declaration,
+    named_by_others: false,
     sibling: Some("view"),
     examples: &[
         ExampleSpec {

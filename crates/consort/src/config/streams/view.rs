@@ -9,13 +9,15 @@ use consort_views::{Aggregate, Answer, Expression, GroupField, Kind, Method, Rou
 use super::StreamsConfig;
 use super::fields::{Fields, check_field_name};
 use super::stream::{StreamRead, StreamsRead};
-use super::windows::{read_sinks, read_windows};
+use super::windows::read_windows;
 use crate::config::declared::{Contents, Declaration, Entry, Node};
+use crate::config::feeds::{Sinks, read_sinks};
 use crate::config::part::Context;
 use crate::config::read;
 use crate::config::reader::{Reader, Spanned};
 use crate::config::routes::Routes;
 use crate::config::suggest::nearest;
+use crate::rows::Rows;
 
 /// Reads a `[view.NAME]`.
 pub(super) fn read_declaration(
@@ -23,8 +25,7 @@ pub(super) fn read_declaration(
     declaration: &Declaration,
     context: &mut Context<'_>,
 ) {
-    // Sinks with a mistake are there, too: it is told once.
-    let sinks: Vec<&str> = context.declarations("sink").map(|sink| &*sink.name).collect();
+    let sinks = Sinks::declared(context);
     let streams = context.notes::<StreamsRead>().clone();
     let view = read_view(reader, declaration, &streams, &sinks, &mut context.routes);
     context.config.part_mut::<StreamsConfig>().definitions.views.extend(view.map(Arc::new));
@@ -35,7 +36,7 @@ fn read_view(
     reader: &mut Reader<'_>,
     declaration: &Declaration,
     streams: &StreamsRead,
-    known_sinks: &[&str],
+    known_sinks: &Sinks<'_>,
     routes: &mut Routes,
 ) -> Option<View> {
     let from = read_from(reader, streams);
@@ -45,7 +46,7 @@ fn read_view(
     let aggregate = read_aggregate(reader, fields);
     let condition = read_condition(reader, fields);
     let windows = read_windows(reader);
-    let sinks = read_sinks(reader, known_sinks);
+    let sinks = read_sinks(reader, known_sinks, &Rows);
     let view_routes = read_routes(reader, by.as_deref(), routes);
     let answer = read_answer(reader, by.as_deref());
     let stream = from?.stream.clone()?;

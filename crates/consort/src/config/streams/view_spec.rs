@@ -13,6 +13,7 @@ pub(super) const VIEW: DeclarationSpec = DeclarationSpec {
     doc: "what is kept of a stream",
     settings: &SETTINGS,
     read: view::read_declaration,
+    named_by_others: false,
     sibling: Some("stream"),
     examples: &[
         ExampleSpec {

@@ -1,4 +1,4 @@
-//! The settings of a view's windows: `window`, `grace`, `keep`, `late`, and `sink`.
+//! The settings of a view's windows: `window`, `grace`, `keep` and `late`.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -54,23 +54,4 @@ fn read_late(reader: &mut Reader<'_>) -> Option<Late> {
         reader.wrong("late", given.span, wrong);
     }
     found
-}
-
-/// The names of the sinks that the view's rows go to, all of them among `known`.
-pub(super) fn read_sinks(reader: &mut Reader<'_>, known: &[&str]) -> Vec<String> {
-    let mut sinks: Vec<String> = Vec::new();
-    for name in reader.texts("sink", "sink").unwrap_or_default() {
-        if sinks.iter().any(|other| other == name.text) {
-            reader.explain("sink", name.span, format!("'{}' comes twice", name.text));
-        } else if !known.contains(&name.text) {
-            let hint = match nearest(name.text, known.iter().copied()) {
-                Some(near) => format!("; did you mean '{near}'?"),
-                None => format!("; declare it with [sink.{}]", name.text),
-            };
-            reader.explain("sink", name.span, format!("no sink is called '{}'{hint}", name.text));
-        } else {
-            sinks.push(name.text.to_owned());
-        }
-    }
-    sinks
 }

@@ -37,6 +37,7 @@ static TEST_PART: PartConfig = PartConfig {
             let gadgets = &mut context.config.part_mut::<Gadgets>().gadgets;
             gadgets.extend(pin.map(|pin| (declaration.name.clone(), pin)));
         },
+        named_by_others: false,
         sibling: Some("view"),
         examples: &[ExampleSpec {
             name: "wheel",
@@ -221,6 +222,7 @@ fn a_setting_without_a_spec_cannot_be_read() {
             doc: "something that turns",
             settings: &GADGET,
             read: |reader, _, _| assert!(reader.get("size").is_none()),
+            named_by_others: false,
             sibling: None,
             examples: &[],
         }],

@@ -1,7 +1,13 @@
 //! Sinks: what is read of them, every mistake with its exact message, and what is never shown.
 
+use consort_feeds::Payload;
+use consort_kernel::Change;
+
 use super::declarations::told;
 use super::*;
+use crate::config::declared::Declaration;
+use crate::config::feeds::{Sinks, read_sinks};
+use crate::config::reader::Reader;
 
 const ALL: &str = "\
 [engine]
@@ -56,30 +62,6 @@ fn every_kind_of_sink_is_read_and_shown_without_secrets() {
     ];
     assert_eq!(config.declared(), expected);
     assert!(!format!("{config:?}").contains("s3cret"), "{config:?}");
-}
-
-#[test]
-fn outlets_are_the_sinks_that_views_name() {
-    let config = Config::resolve(&file(ALL)).unwrap_or_else(|problems| panic!("{problems}"));
-    let (both, none) = (["one".to_owned(), "file".to_owned()], ["no".to_owned()]);
-    let outlets = config.outlets([("v", &both[..])]).unwrap();
-    let names: Vec<&str> = outlets.iter().map(|outlet| outlet.sink.name.as_str()).collect();
-    assert_eq!(names, ["one", "file"]);
-    let wrong = config.outlets([("v", &none[..])]).unwrap_err();
-    assert_eq!(wrong.to_string(), "view 'v' names the sink 'no', which is not declared");
-}
-
-#[test]
-fn views_with_windows_emit_rows_and_other_views_none() {
-    let text = format!(
-        "{ALL}[stream.s]\nform = 'line'\n[view.total]\nfrom = 's'\ncount = true\n\
-         [view.minutes]\nfrom = 's'\ncount = true\nwindow = '1m'\nsink = ['file', 'hook']\n\
-         [view.hours]\nfrom = 's'\ncount = true\nwindow = '1h'\n"
-    );
-    let config = Config::resolve(&file(&text)).unwrap_or_else(|problems| panic!("{problems}"));
-    let rows: Vec<_> = config.rows().iter().map(|(view, sinks)| (&**view, &sinks[..])).collect();
-    let both = ["file".to_owned(), "hook".to_owned()];
-    assert_eq!(rows, [("hours", &[][..]), ("minutes", &both[..])]);
 }
 
 /// What stands below `[sink.x]`, from line 2 on.
@@ -173,4 +155,47 @@ fn a_name_that_cannot_be_a_sinks_is_told() {
     let text = "[sink.'a b']\nkind = 'file'\npath = 'x'\n";
     assert!(told(text)[0].contains("the name of a sink must be"), "{:?}", told(text));
     assert!(told("[sinc.x]\nkind = 'file'\n")[0].contains("did you mean [sink]?"));
+}
+
+/// A payload without a form in line protocol.
+#[derive(Debug)]
+struct Notes;
+
+impl Payload for Notes {
+    fn name(&self) -> &'static str {
+        "note"
+    }
+
+    fn id(&self, change: &Change) -> Result<String, String> {
+        Ok(change.revision.to_string())
+    }
+}
+
+#[test]
+fn a_sink_that_cannot_take_the_payload_of_a_feed_is_told_with_its_place() {
+    let text = format!("{ALL}[view.notes]\nsink = ['one', 'hook', 'broker',\n'lines', 'file']\n");
+    let file = ConfigFile { name: "consort.toml".into(), text };
+    let (mut problems, mut found) = (Vec::new(), Vec::new());
+    let catalog = Config::default().catalog;
+    let document = document::read(&file, &catalog, &mut problems);
+    let config = Config::resolve(&super::file(ALL)).unwrap_or_else(|told| panic!("{told}"));
+    let read = config.sinks().to_vec();
+    let names = read.iter().map(|sink| sink.name.as_str()).collect();
+    let known = Sinks { names, read: read.clone() };
+    let is_view = |declared: &&Declaration| declared.spec.table == "view";
+    let view = document.declarations.iter().find(is_view).unwrap();
+    let mut reader = Reader::new(view, &catalog, &document.spots, &mut found);
+    assert_eq!(read_sinks(&mut reader, &known, &Notes), ["hook", "broker", "file"]);
+    assert_eq!(read_sinks(&mut reader, &known, &crate::rows::Rows).len(), 5);
+    let told = Problems::new(found).to_string();
+    let why = "writes line protocol: it cannot carry changes of the kind 'note'";
+    let one = format!(
+        "consort.toml:38:9: 'sink' in [view.notes]: the sink 'one' {why}; name a sink of kind \
+         \"webhook\", \"amqp\" or \"file\""
+    );
+    let lines = format!(
+        "consort.toml:39:1: 'sink' in [view.notes]: the sink 'lines' {why}; set 'format' in \
+         [sink.lines] to \"ndjson\""
+    );
+    assert!(told.contains(&one) && told.contains(&lines), "{told}");
 }

@@ -2,11 +2,12 @@
 
 use consort_cluster::TokioRuntime;
 use consort_cluster::worker::{Cells, Checkpoint, Stand};
-use consort_kernel::{Cursor, ManualClock, Most, Name, Row, memory};
+use consort_kernel::{Cursor, ManualClock, Most, Name, memory};
 
 use super::super::PIPELINE;
 use super::*;
 use crate::expression::Expression;
+use crate::row::WindowRow;
 use crate::schema::{Field, Schema, Unknown};
 use crate::stream::Stream;
 use crate::view::{Aggregate, GroupField};
@@ -101,7 +102,7 @@ impl Bed {
         self.closer.store.commit(cells.home(), Commit::of([put])).await.unwrap();
     }
 
-    async fn rows(&self) -> Vec<Row> {
+    async fn rows(&self) -> Vec<WindowRow> {
         let (mut rows, mut cursor) = (Vec::new(), Cursor::START);
         loop {
             let store = &self.closer.store;
@@ -109,7 +110,7 @@ impl Bed {
             let page = page.await.unwrap();
             let Some(last) = page.last() else { return rows };
             cursor = last.cursor();
-            rows.extend(page.iter().map(|entry| Row::decode(&entry.entry).unwrap()));
+            rows.extend(page.iter().map(|entry| WindowRow::decode(&entry.entry).unwrap()));
         }
     }
 

@@ -1,31 +1,30 @@
-//! A row as a line of InfluxDB line protocol.
+//! A row as a point of line protocol.
 
 use std::borrow::Cow;
 
-use consort_kernel::Row;
-use consort_line::{FieldValue, Point, WriteError};
+use consort_line::{FieldValue, Point};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// Appends the row to `text`, with its line end: the row's name as the measurement, the fields of its group
-/// as tags, and its value as the field `value`, at the beginning of its window.
-///
-/// InfluxDB has no empty tags: a field of the group that is empty or null is left out, which reads the same.
-pub(crate) fn write(row: &Row, text: &mut String) -> Result<(), String> {
-    let tags = row.group.0.iter().filter_map(|(name, value)| {
-        let value = plain(value).filter(|value| !value.is_empty())?;
-        Some((Cow::Borrowed(name.as_str()), Cow::Owned(value)))
-    });
-    let point = Point {
-        measurement: Some(Cow::Borrowed(&row.name)),
-        tags: tags.collect(),
-        fields: vec![(Cow::Borrowed("value"), field(&row.value)?)],
-        time: Some(row.start.0),
-    };
-    let told = |error: WriteError| format!("line protocol cannot say it: {error}");
-    consort_line::write(&point, text).map_err(told)?;
-    text.push('\n');
-    Ok(())
+use super::WindowRow;
+
+impl WindowRow {
+    /// The row as a point at the start of its window: the view is the measurement, the fields of the group
+    /// are tags, and the value is the field `value`.
+    ///
+    /// InfluxDB has no empty tags. A group field that is empty or null is left out, which reads the same.
+    pub fn point(&self) -> Result<Point<'static>, String> {
+        let tags = self.group.0.iter().filter_map(|(name, value)| {
+            let value = plain(value).filter(|value| !value.is_empty())?;
+            Some((Cow::Owned(name.clone()), Cow::Owned(value)))
+        });
+        Ok(Point {
+            measurement: Some(Cow::Owned(self.view.clone())),
+            tags: tags.collect(),
+            fields: vec![(Cow::Borrowed("value"), field(&self.value)?)],
+            time: Some(self.start.0),
+        })
+    }
 }
 
 /// A JSON value as plain text; none for null.
@@ -56,8 +55,7 @@ fn field(value: &RawValue) -> Result<FieldValue<'static>, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::shown::tests::row;
+    use super::super::tests::row;
 
     #[test]
     fn values_and_groups_are_written_in_their_form() {
@@ -78,23 +76,15 @@ mod tests {
         ];
         for (group, value, expected) in cases {
             let mut text = String::new();
-            write(&row("v", group, value, 1), &mut text).unwrap();
-            assert_eq!(text, format!("{expected} 1480876680000000000\n"));
+            let point = row("v", group, value, 1).point().unwrap();
+            consort_line::write(&point, &mut text).unwrap();
+            assert_eq!(text, format!("{expected} 1480876680000000000"));
         }
     }
 
     #[test]
-    fn what_no_line_can_say_is_told() {
-        let cases = [
-            (row("v", &[("a", "\"x\\ny\"")], "1", 1), "control characters"),
-            (row("v", &[("a", "\"x\\\\\"")], "1", 1), "a backslash at its end"),
-            (row("v", &[], "null", 1), "no value"),
-        ];
-        for (row, words) in cases {
-            let mut text = String::from("before\n");
-            let error = write(&row, &mut text).unwrap_err();
-            assert!(error.contains(words), "{error}");
-            assert_eq!(text, "before\n");
-        }
+    fn a_row_without_a_value_is_no_point() {
+        let error = row("v", &[], "null", 1).point().unwrap_err();
+        assert!(error.contains("no value"), "{error}");
     }
 }
