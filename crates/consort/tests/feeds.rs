@@ -41,7 +41,7 @@ async fn start(sink: &str) -> (Node, Arc<dyn Store>) {
     let config = config.unwrap_or_else(|problems| panic!("{problems}"));
     let store = Arc::new(OnceLock::new());
     let found = Arc::clone(&store);
-    let part = RolesPart::new("test", move |services| {
+    let part = RolesPart::new(move |services| {
         let _ = found.set(Arc::clone(&services.store));
         Vec::new()
     });

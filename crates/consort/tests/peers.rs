@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use consort::config::{ConfigFile, Sources};
+use consort::config::{ConfigFile, PartConfig, Sources};
 use consort::parts::{OpenPart, Opening, Part, PartError};
 use consort::{Config, Node, Services};
 use consort_cluster::{Ended, Part as Workload, Role, Tenure};
@@ -35,8 +35,9 @@ struct Leader;
 
 #[async_trait]
 impl Part for Leader {
-    fn name(&self) -> &'static str {
-        "leader"
+    fn config(&self) -> &'static PartConfig {
+        static LEADER: PartConfig = PartConfig::new("leader");
+        &LEADER
     }
 
     async fn open(&self, opening: Opening<'_>) -> Result<OpenPart, PartError> {

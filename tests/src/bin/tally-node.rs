@@ -61,7 +61,7 @@ async fn main() -> ExitCode {
 async fn run(arguments: Arguments) -> anyhow::Result<Left> {
     let mut terminated = signal(SignalKind::terminate())?;
     let tally = |services: &_| vec![Arc::new(TallyPart::new(services)) as Arc<dyn Part>];
-    let parts = vec![Arc::new(RolesPart::new("tally", tally)) as _];
+    let parts = vec![Arc::new(RolesPart::new(tally)) as _];
     let node = Node::start_with(config(arguments)?, parts).await?;
     eprintln!("{JOINED}{}", node.address());
     let left = tokio::select! {

@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 
 use super::catalog::Catalog;
-use super::part::{DeclarationSpec, ExampleSetting, ExampleSpec, PARTS};
+use super::part::{DeclarationSpec, ExampleSetting, ExampleSpec};
 use super::spec::{Setting, SettingSpec, TableSpec};
+use crate::parts::configs;
 
 /// Where comments begin beside settings of examples, if these are short enough.
 const COMMENTS_AT: usize = 41;
@@ -28,7 +29,7 @@ const EXAMPLES: &str = "
 /// A config file with every setting: those with a default set to it, the others commented out. Examples of the
 /// tables that a user names follow.
 pub fn commented_defaults() -> String {
-    commented(&Catalog::new(&PARTS))
+    commented(&Catalog::new(&configs()))
 }
 
 pub(super) fn commented(catalog: &Catalog) -> String {

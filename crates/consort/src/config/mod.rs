@@ -1,7 +1,7 @@
 //! The node's settings: defaults, file, environment and flags, laid over each other in that order.
 //!
 //! Every setting is one [`SettingSpec`](spec::SettingSpec). The node's own are in [`node_tables`]; each part brings
-//! its own in a [`PartConfig`], and [`PARTS`] lists those. File, environment, `--set`, suggestions, redaction,
+//! its own in a [`PartConfig`]. File, environment, `--set`, suggestions, redaction,
 //! `consort config --defaults` and the [`reference()`] come from the specs. All problems of all sources are
 //! collected, each with its place; none of them ever repeats a secret.
 //!
@@ -13,10 +13,10 @@ mod checks;
 pub(crate) mod declared;
 mod defaults;
 mod document;
-mod feeds;
+pub(crate) mod feeds;
 mod node_config;
 mod node_tables;
-mod once;
+pub(crate) mod once;
 mod overrides;
 pub(crate) mod part;
 pub(crate) mod problem;
@@ -28,7 +28,7 @@ pub mod relay;
 mod routes;
 pub(crate) mod spec;
 mod spot;
-mod streams;
+pub(crate) mod streams;
 mod suggest;
 mod typed;
 
@@ -44,15 +44,17 @@ pub use node_config::{
 };
 pub use once::OnceConfig;
 pub use overrides::Flag;
+pub use part::PartConfig;
 pub use problem::{Problem, Problems};
 pub use redact::SecretUrl;
 pub use reference::{SettingReference, TableReference, reference};
 pub use streams::{AmqpSource, Gate, StreamSettings, StreamsConfig, UdpSource};
 pub use typed::PartSettings;
 
+use crate::parts::configs;
 use catalog::Catalog;
 use document::Document;
-use part::{Context, PARTS, PartConfig};
+use part::Context;
 use problem::Place;
 use read::Raw;
 use reader::Reader;
@@ -147,7 +149,7 @@ pub(crate) struct Given {
 impl Config {
     /// Lays all sources over the defaults. Reads the file named by `tokens_file`, and no other.
     pub fn resolve(sources: &Sources) -> Result<Config, Problems> {
-        Config::resolve_with(sources, &PARTS)
+        Config::resolve_with(sources, &configs())
     }
 
     /// As [`resolve`](Config::resolve), for a node with these parts alone.
@@ -270,7 +272,7 @@ impl Config {
 /// The defaults of a node with all parts.
 impl Default for Config {
     fn default() -> Config {
-        Config::with_parts(&PARTS)
+        Config::with_parts(&configs())
     }
 }
 

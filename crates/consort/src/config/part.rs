@@ -1,6 +1,5 @@
 //! What a part hands to the config code: its tables, its settings, its reserved paths, its checks and its lines for
-//! `consort check`. [`PARTS`] is the only list of parts here; everything else loops over it. A part may stand in any
-//! module of this crate.
+//! `consort check`. The parts are those of [`parts::standard`](crate::parts::standard); the config loops over them.
 
 use std::fmt;
 
@@ -13,13 +12,10 @@ use super::redact::SecretUrl;
 use super::routes::Routes;
 use super::spec::{SettingSpec, TableSpec};
 use super::typed::{PartSettings, SettingsMap};
-use super::{Config, Given, feeds, once, streams};
+use super::{Config, Given};
 
-/// All parts.
-pub(crate) static PARTS: [&PartConfig; 3] = [&streams::PART, &feeds::PART, &once::PART];
-
-/// The config side of a part.
-pub(crate) struct PartConfig {
+/// The config side of a part: what [`Part::config`](crate::parts::Part::config) gives.
+pub struct PartConfig {
     pub(crate) name: &'static str,
     /// Tables with fixed names.
     pub(crate) tables: &'static [TableSpec],
@@ -103,7 +99,7 @@ impl DeclarationSpec {
 
 impl PartConfig {
     /// A part without any settings; statics are built from it.
-    pub(crate) const fn new(name: &'static str) -> PartConfig {
+    pub const fn new(name: &'static str) -> PartConfig {
         PartConfig {
             name,
             tables: &[],

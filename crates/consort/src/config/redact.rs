@@ -108,7 +108,7 @@ fn in_table_name(byte: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::part::PARTS;
+    use crate::parts::configs;
 
     #[test]
     fn a_url_is_shown_without_its_password() {
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_line_that_could_hold_a_secret_keeps_only_its_name() {
-        let catalog = Catalog::new(&PARTS);
+        let catalog = Catalog::new(&configs());
         for (given, shown) in [
             ("listen = \"127.0.0.1:7400\"", "listen = \"127.0.0.1:7400\""),
             ("  partitions = x  # why", "  partitions = x  # why"),

@@ -1,8 +1,8 @@
 //! All settings as plain data, for a reference page.
 
 use super::catalog::Catalog;
-use super::part::PARTS;
 use super::spec::{Setting, SettingSpec, Visibility};
+use crate::parts::configs;
 
 /// A table of settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub struct SettingReference {
 
 /// All tables with all their settings: those with fixed names first, then those that a user names.
 pub fn reference() -> Vec<TableReference> {
-    let catalog = Catalog::new(&PARTS);
+    let catalog = Catalog::new(&configs());
     let fixed = catalog.tables().map(|table| TableReference {
         name: table.name.to_owned(),
         doc: table.doc,

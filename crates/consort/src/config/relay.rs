@@ -12,10 +12,10 @@ use consort_views::Form;
 
 use super::ConfigFile;
 use super::catalog::Catalog;
-use super::part::PARTS;
 use super::problem::{Place, Problem, Problems};
 use super::read::{self, Raw};
 use super::spot::Spots;
+use crate::parts::configs;
 use file::read_file;
 
 /// Datagrams of this size pass an Ethernet without being cut in parts, with room for tunnels.
@@ -198,7 +198,7 @@ fn read_flags(config: &mut RelayConfig, flags: &RelayFlags, problems: &mut Vec<P
 
 /// What needs all settings.
 fn check(config: &RelayConfig, file: Option<&ConfigFile>, problems: &mut Vec<Problem>) {
-    let catalog = Catalog::new(&PARTS);
+    let catalog = Catalog::new(&configs());
     let place = match file {
         Some(file) => Spots::new(file, &catalog, &[], &[]).place(&(0..0)),
         None => Place::Flag("consort relay".to_owned()),

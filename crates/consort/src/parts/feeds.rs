@@ -14,7 +14,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
 use super::{OpenPart, Opening, Part, PartError, Running, StopPhase, link};
-use crate::config::{Config, SecretUrl};
+use crate::config::{self, Config, PartConfig, SecretUrl};
 use crate::services::Services;
 
 /// Sinks and subscriptions.
@@ -23,8 +23,8 @@ pub(super) struct Feeds;
 
 #[async_trait]
 impl Part for Feeds {
-    fn name(&self) -> &'static str {
-        "feeds"
+    fn config(&self) -> &'static PartConfig {
+        &config::feeds::PART
     }
 
     async fn open(&self, opening: Opening<'_>) -> Result<OpenPart, PartError> {

@@ -21,7 +21,7 @@ use consort_server::{Express, Metrics, Resolver};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
-use crate::config::{Config, SecretUrl};
+use crate::config::{Config, PartConfig, SecretUrl};
 use crate::services::Services;
 
 pub(crate) use partition::PartitionResolver;
@@ -31,11 +31,16 @@ pub fn standard() -> Vec<Arc<dyn Part>> {
     vec![Arc::new(streams::Streams), Arc::new(feeds::Feeds), Arc::new(once::Once)]
 }
 
+/// What the parts of every node hand to the config.
+pub(crate) fn configs() -> Vec<&'static PartConfig> {
+    standard().iter().map(|part| part.config()).collect()
+}
+
 /// One part of the product, before a node runs it.
 #[async_trait]
 pub trait Part: Send + Sync + fmt::Debug {
-    /// Its name, for messages.
-    fn name(&self) -> &'static str;
+    /// Its tables, its settings and its reserved paths.
+    fn config(&self) -> &'static PartConfig;
 
     /// Adds the definitions that all nodes of a cluster must share.
     fn define(&self, _config: &Config, agreement: Agreement) -> Agreement {
@@ -157,36 +162,35 @@ impl PartError {
 }
 
 /// A part that only brings roles, for programs with work of their own.
-pub struct RolesPart {
-    name: &'static str,
-    workloads: MakeWorkloads,
-}
+pub struct RolesPart(MakeWorkloads);
+
+/// Such a part has no settings.
+static NO_CONFIG: PartConfig = PartConfig::new("roles");
 
 type MakeWorkloads = Box<dyn Fn(&Services) -> Vec<Arc<dyn Workload>> + Send + Sync>;
 
 impl RolesPart {
     /// The part whose workloads are made when the engine is open.
     pub fn new(
-        name: &'static str,
         workloads: impl Fn(&Services) -> Vec<Arc<dyn Workload>> + Send + Sync + 'static,
     ) -> RolesPart {
-        RolesPart { name, workloads: Box::new(workloads) }
+        RolesPart(Box::new(workloads))
     }
 }
 
 #[async_trait]
 impl Part for RolesPart {
-    fn name(&self) -> &'static str {
-        self.name
+    fn config(&self) -> &'static PartConfig {
+        &NO_CONFIG
     }
 
     async fn open(&self, opening: Opening<'_>) -> Result<OpenPart, PartError> {
-        Ok(OpenPart { workloads: (self.workloads)(opening.services), ..OpenPart::default() })
+        Ok(OpenPart { workloads: (self.0)(opening.services), ..OpenPart::default() })
     }
 }
 
 impl fmt::Debug for RolesPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RolesPart").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("RolesPart").finish_non_exhaustive()
     }
 }

@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::{OpenPart, Opening, Part, PartError, Running, StopPhase, link};
-use crate::config::OnceConfig;
+use crate::config::{self, OnceConfig, PartConfig};
 use crate::services::Services;
 
 /// How long a stop waits for leases to be released. What is not, lapses.
@@ -29,8 +29,8 @@ pub(super) struct Once;
 
 #[async_trait]
 impl Part for Once {
-    fn name(&self) -> &'static str {
-        "once"
+    fn config(&self) -> &'static PartConfig {
+        &config::once::PART
     }
 
     async fn open(&self, opening: Opening<'_>) -> Result<OpenPart, PartError> {

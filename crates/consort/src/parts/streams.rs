@@ -19,7 +19,7 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
 use super::{OpenPart, Opening, Part, PartError, Running, StopPhase, link};
-use crate::config::{Config, Gate, StreamSettings, UdpSource};
+use crate::config::{self, Config, Gate, PartConfig, StreamSettings, UdpSource};
 use crate::rows;
 use crate::services::Services;
 
@@ -29,8 +29,8 @@ pub(super) struct Streams;
 
 #[async_trait]
 impl Part for Streams {
-    fn name(&self) -> &'static str {
-        "streams"
+    fn config(&self) -> &'static PartConfig {
+        &config::streams::PART
     }
 
     fn define(&self, config: &Config, agreement: Agreement) -> Agreement {

@@ -170,7 +170,7 @@ pub(crate) async fn node_here(
     let file = ConfigFile { name: "test".into(), text };
     let sources = Sources { file: Some(file), ..Sources::default() };
     let config = Config::resolve(&sources).expect("a config");
-    let parts = vec![Arc::new(RolesPart::new("test", workloads)) as _];
+    let parts = vec![Arc::new(RolesPart::new(workloads)) as _];
     let node = consort::Node::start_with(config, parts).await.expect("a node");
     let client = Client::new(&format!("http://{}", node.address()), None).expect("an address");
     (node, client)

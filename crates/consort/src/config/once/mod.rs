@@ -12,7 +12,7 @@ use super::part::{PartConfig, Summary, counted, insert_defaults};
 use super::read::{self, duration_text, size_text};
 use super::spec::{SettingSpec, TableSpec, quoted};
 
-pub(super) static PART: PartConfig = PartConfig {
+pub(crate) static PART: PartConfig = PartConfig {
     tables: &[TableSpec {
         name: "once",
         doc: "Answers that are computed once: what a node holds of them.",

@@ -9,12 +9,12 @@ use toml::de::DeTable;
 use super::{Aim, BUFFER, DATAGRAM, QUEUE, RelayConfig, Rule, Target, http_url, loopback};
 use crate::config::catalog::Catalog;
 use crate::config::declared::{self, Contents, Entry, Node};
-use crate::config::part::PARTS;
 use crate::config::problem::Problem;
 use crate::config::reader::Reader;
 use crate::config::spot::Spots;
 use crate::config::suggest::nearest;
 use crate::config::{ConfigFile, read};
+use crate::parts::configs;
 
 const TABLES: [&str; 3] = ["relay", "target", "route"];
 const RELAY: [&str; 8] =
@@ -30,7 +30,7 @@ const BUFFERS: RangeInclusive<u64> = 64 << 10..=1 << 30;
 pub(super) fn read_file(config: &mut RelayConfig, file: &ConfigFile, problems: &mut Vec<Problem>) {
     let (root, errors) = DeTable::parse_recoverable(&file.text);
     // A target's address may hold a password, so no line of values is shown.
-    let catalog = Catalog::new(&PARTS);
+    let catalog = Catalog::new(&configs());
     let spots = Spots::new(file, &catalog, &[], &[]);
     for error in &errors {
         let place = spots.place(&error.span().unwrap_or_default());

@@ -21,7 +21,7 @@ use super::Config;
 use super::part::{PartConfig, insert_defaults};
 use super::redact::SecretUrl;
 
-pub(super) static PART: PartConfig = PartConfig {
+pub(crate) static PART: PartConfig = PartConfig {
     declarations: &[stream_spec::STREAM, view_spec::VIEW],
     reserved: &["streams", "views", "write", "query", "ping", "api"],
     insert: insert_defaults::<StreamsConfig>,

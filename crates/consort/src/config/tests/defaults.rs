@@ -8,7 +8,7 @@ use crate::config::part::{DeclarationSpec, ExampleSetting, ExampleSpec};
 use crate::config::spec::SettingSpec;
 
 fn catalog() -> Catalog {
-    Catalog::new(&PARTS)
+    Catalog::new(&configs())
 }
 
 #[test]

@@ -79,8 +79,9 @@ static GADGET: [SettingSpec; 2] = [
 ];
 
 fn resolve(sources: &Sources) -> Result<Config, Problems> {
-    let [streams, feeds, once] = PARTS;
-    Config::resolve_with(sources, &[streams, feeds, &TEST_PART, once])
+    let mut parts = configs();
+    parts.insert(2, &TEST_PART);
+    Config::resolve_with(sources, &parts)
 }
 
 fn good(sources: &Sources) -> Config {
@@ -196,9 +197,8 @@ fn a_parts_secret_is_in_no_message() {
 
 #[test]
 fn the_commented_defaults_have_a_parts_tables() {
-    let [streams, feeds, once] = PARTS;
-    let text =
-        crate::config::defaults::commented(&Catalog::new(&[streams, feeds, once, &TEST_PART]));
+    let parts: Vec<_> = configs().into_iter().chain([&TEST_PART]).collect();
+    let text = crate::config::defaults::commented(&Catalog::new(&parts));
     for expected in [
         "\n\n# How gadgets turn.\n[gear]\n\n# Turns in a second.\nspeed = 3 ",
         " # CONSORT_GEAR_SPEED\n",
