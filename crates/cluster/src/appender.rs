@@ -23,17 +23,31 @@ use crate::store_time::StoreTime;
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// Where a frame stands, for whoever wants to read what it wrote.
+/// Where records stand in the log, for a reader that waits until they are applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The partition.
     pub partition: Partition,
-    /// Who appended it.
+    /// The producer that appended it.
     pub producer: Producer,
     /// Its number among the producer's.
     pub sequence: u64,
     /// When it was first sent, in store time.
     pub time: Timestamp,
+    /// The index in the frame of the first of these records: 0 for a frame that its caller filled alone. Positions
+    /// that clients are given name the frame only.
+    pub record: u32,
+}
+
+/// Records for one partition, which go into one frame.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// The partition.
+    pub at: Partition,
+    /// The records.
+    pub records: Records,
+    /// No try is sent later than this, in the runtime's local time.
+    pub until: Option<Duration>,
 }
 
 /// Appends frames to any partition.
@@ -65,7 +79,7 @@ fn end(mut turn: Held, line: Line) {
 impl Line {
     /// Where the frame of that number stands.
     fn place(self, partition: Partition, time: Timestamp) -> Place {
-        Place { partition, producer: self.producer, sequence: self.next, time }
+        Place { partition, producer: self.producer, sequence: self.next, time, record: 0 }
     }
 }
 
@@ -89,7 +103,18 @@ impl Appender {
         at: &Partition,
         records: impl Into<Records>,
     ) -> Result<Place, AppendError> {
-        self.append(at, FrameKind::Events, records.into()).await
+        self.events_until(at, records, None).await
+    }
+
+    /// The same, where no try is sent later than `until`, in the runtime's local time. The frame is given up then:
+    /// as unknown if a try may have landed, and otherwise as a fault that says it was not sent.
+    pub async fn events_until(
+        &self,
+        at: &Partition,
+        records: impl Into<Records>,
+        until: Option<Duration>,
+    ) -> Result<Place, AppendError> {
+        self.append(at, FrameKind::Events, records.into(), until).await
     }
 
     /// Appends control records as one frame.
@@ -98,38 +123,51 @@ impl Appender {
         at: &Partition,
         records: impl Into<Records>,
     ) -> Result<Place, AppendError> {
-        self.append(at, FrameKind::Control, records.into()).await
+        self.append(at, FrameKind::Control, records.into(), None).await
     }
 
     /// Appends events to several partitions at once, as one frame each. Loads and outcomes stand in the order of
     /// the partitions, of which none is named twice. It returns when the last frame is settled: this is for logs by
     /// which none can be slower than the others.
-    pub async fn round(&self, loads: Vec<(Partition, Records)>) -> Vec<Result<Place, AppendError>> {
-        // Whoever takes several turns takes them in this order, so that nobody waits in a circle.
-        assert!(loads.is_sorted_by(|one, next| one.0 < next.0), "one load for each partition");
+    pub async fn round(&self, loads: Vec<Load>) -> Vec<Result<Place, AppendError>> {
+        // Callers take several turns in this order, so that they never wait in a circle.
+        assert!(loads.is_sorted_by(|one, next| one.at < next.at), "one load for each partition");
         let mut turns = Vec::with_capacity(loads.len());
-        for (at, _) in &loads {
-            turns.push(self.turn(at).await);
+        for load in &loads {
+            turns.push(self.turn(&load.at).await);
         }
-        let began = self.runtime.elapsed();
-        let time = match self.time(began).await {
+        let limit = self.runtime.elapsed() + self.give_up_after;
+        let time = match self.time(limit).await {
             Ok(time) => time,
             Err(fault) => return vec![Err(AppendError::Engine(fault)); loads.len()],
         };
         let sent = self.runtime.elapsed();
-        let lines: Vec<Line> = turns.iter_mut().map(|turn| self.line(turn)).collect();
-        let frame = |((at, records), line): ((Partition, Records), &Line)| {
-            (at, frame(FrameKind::Events, *line, time, records))
-        };
-        let frames: Vec<(Partition, Frame)> = loads.into_iter().zip(&lines).map(frame).collect();
+        let mut results = Vec::with_capacity(loads.len());
+        let (mut frames, mut settling) = (Vec::new(), Vec::new());
+        for (index, (load, mut turn)) in loads.into_iter().zip(turns).enumerate() {
+            if load.until.is_some_and(|until| until <= sent) {
+                results.push(Err(too_late()));
+                continue;
+            }
+            let line = self.line(&mut turn);
+            frames.push((load.at, frame(FrameKind::Events, line, time, load.records)));
+            settling.push((index, turn, line, limit.min(load.until.unwrap_or(limit))));
+            // Replaced when the frame is settled.
+            results.push(Err(too_late()));
+        }
         let outcomes = self.log.append_all(&frames).await;
-        let settling = frames.into_iter().zip(outcomes).zip(turns.into_iter().zip(lines));
-        join_all(settling.map(|(((at, frame), outcome), (turn, line))| async move {
-            let settled = self.settle(&at, frame, began, sent, outcome).await;
-            end(turn, line);
-            settled.map(|()| line.place(at, time))
-        }))
-        .await
+        let settled = frames.into_iter().zip(outcomes).zip(settling);
+        let settled = join_all(settled.map(
+            |(((at, frame), outcome), (index, turn, line, limit))| async move {
+                let settled = self.settle(&at, frame, sent, limit, outcome).await;
+                end(turn, line);
+                (index, settled.map(|()| line.place(at, time)))
+            },
+        ));
+        for (index, result) in settled.await {
+            results[index] = result;
+        }
+        results
     }
 
     async fn append(
@@ -137,14 +175,20 @@ impl Appender {
         at: &Partition,
         kind: FrameKind,
         records: Records,
+        until: Option<Duration>,
     ) -> Result<Place, AppendError> {
         let mut turn = self.turn(at).await;
-        let began = self.runtime.elapsed();
-        let time = self.time(began).await.map_err(AppendError::Engine)?;
-        let (sent, line) = (self.runtime.elapsed(), self.line(&mut turn));
+        let limit = self.runtime.elapsed() + self.give_up_after;
+        let limit = limit.min(until.unwrap_or(limit));
+        let time = self.time(limit).await.map_err(AppendError::Engine)?;
+        let sent = self.runtime.elapsed();
+        if until.is_some_and(|until| until <= sent) {
+            return Err(too_late());
+        }
+        let line = self.line(&mut turn);
         let frame = frame(kind, line, time, records);
         let outcome = self.log.append(at, &frame).await;
-        let settled = self.settle(at, frame, began, sent, outcome).await;
+        let settled = self.settle(at, frame, sent, limit, outcome).await;
         end(turn, line);
         settled.map(|()| line.place(at.clone(), time))
     }
@@ -156,22 +200,22 @@ impl Appender {
     }
 
     /// Takes the line of a partition, which is put back when its frame is settled ([`end`]). If that does not
-    /// happen, nobody knows whether the frame is still on its way, and the next one begins a new line: frames of
-    /// two producers have no order to keep.
+    /// happen, the frame may still be on its way, and the next one begins a new line: frames of two producers have
+    /// no order to keep.
     fn line(&self, turn: &mut Held) -> Line {
         let line = turn.take();
         line.unwrap_or_else(|| Line { producer: Producer(self.entropy.next()), next: 0 })
     }
 
     /// The store's time, asked for again and again until it comes or the time is over.
-    async fn time(&self, began: Duration) -> Result<Timestamp, Fault> {
+    async fn time(&self, limit: Duration) -> Result<Timestamp, Fault> {
         let mut pause = FIRST_PAUSE;
         loop {
             let fault = match self.time.now().await {
                 Ok(time) => return Ok(time),
                 Err(fault) => fault,
             };
-            if self.is_over(began) || !fault.retryable() {
+            if self.is_over(limit, pause) || !fault.retryable() {
                 return Err(fault);
             }
             self.runtime.sleep(pause).await;
@@ -179,12 +223,13 @@ impl Appender {
         }
     }
 
-    fn is_over(&self, began: Duration) -> bool {
-        self.runtime.elapsed().saturating_sub(began) >= self.give_up_after
+    /// Whether no try may be sent after this pause.
+    fn is_over(&self, limit: Duration, pause: Duration) -> bool {
+        self.runtime.elapsed() + pause >= limit
     }
 
     /// Appends `frame`, whose first try had this outcome, again and again until it is there for certain or the time
-    /// is over. `sent` is when it was first sent.
+    /// is over. `sent` is when it was first sent; no try is sent at or after `limit`.
     ///
     /// Each try says its own time, so no two are the same bytes. Otherwise a log that lost its end could
     /// hide that: the frames `a b` are read, both are lost, another takes the place of `a`, and then a late
@@ -193,8 +238,8 @@ impl Appender {
         &self,
         at: &Partition,
         mut frame: Frame,
-        began: Duration,
         sent: Duration,
+        limit: Duration,
         mut outcome: Result<(), AppendError>,
     ) -> Result<(), AppendError> {
         let first = frame.time;
@@ -210,7 +255,7 @@ impl Appender {
                 }
                 Err(AppendError::Engine(fault)) => fault,
             };
-            if self.is_over(began) || !fault.retryable() {
+            if self.is_over(limit, pause) || !fault.retryable() {
                 return Err(match unknown {
                     true => AppendError::Unknown(fault),
                     false => AppendError::Engine(fault),
@@ -223,6 +268,11 @@ impl Appender {
             outcome = self.log.append(at, &frame).await;
         }
     }
+}
+
+/// The frame's time was over before its first try.
+fn too_late() -> AppendError {
+    AppendError::Engine(Fault::Retryable("its time was over before the log could take it".into()))
 }
 
 fn frame(kind: FrameKind, line: Line, time: Timestamp, records: Records) -> Frame {
@@ -332,7 +382,8 @@ mod tests {
         bed.appender.events(&at(2), [[]]).await.unwrap();
         // Two of the three end unknown, and are appended once more.
         *bed.log.unknown.lock() = 2;
-        let loads = || (0..3).map(|index| (at(index), ["x"].into())).collect();
+        let load = |index| Load { at: at(index), records: ["x"].into(), until: None };
+        let loads = || (0..3).map(load).collect();
         let first = bed.appender.round(loads()).await;
         let second = bed.appender.round(loads()).await;
         for (index, (first, second)) in first.iter().zip(&second).enumerate() {
@@ -358,7 +409,8 @@ mod tests {
         let bed = bed();
         bed.appender.events(&bed.partition, [[]]).await.unwrap();
         *bed.log.silent.lock() = true;
-        let load = || vec![(bed.partition.clone(), ["x"].into())];
+        let at = &bed.partition;
+        let load = || vec![Load { at: at.clone(), records: ["x"].into(), until: None }];
         assert_eq!(bed.appender.round(load()).now_or_never(), None);
         *bed.log.silent.lock() = false;
         let place = bed.appender.round(load()).await.remove(0).unwrap();

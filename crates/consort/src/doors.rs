@@ -10,7 +10,7 @@ use consort_server::once::{self, Space, Spaces};
 use consort_server::streams::{self, Streams};
 use consort_server::udp;
 use consort_server::views::{self, Paths, Views};
-use consort_server::{Cluster, Express, GateKind, Metrics};
+use consort_server::{Cluster, Express, GateKind, IngressOptions, Ingresses, Metrics};
 use consort_views::Definitions;
 
 use crate::delivering::Delivering;
@@ -35,19 +35,20 @@ impl Doors {
         cluster: &Cluster,
         metrics: &mut Metrics,
     ) -> Doors {
-        let streams = Streams::new(streams::Options {
-            definitions,
-            gates,
+        let ingresses = Ingresses::new(IngressOptions {
             collector: ground.collector.clone(),
+            store: Arc::clone(&ground.store),
+            runtime: Arc::clone(&ground.runtime),
             entropy: Arc::clone(&ground.entropy),
             metrics,
         });
+        ingresses.follow_lag(cluster.clone());
+        let streams = Streams::new(streams::Options { definitions, gates, ingresses: &ingresses });
         let views = Views::new(views::Options {
             definitions: Arc::clone(definitions),
             store: Arc::clone(&ground.store),
             runtime: Arc::clone(&ground.runtime),
-            cluster: cluster.clone(),
-            streams: streams.clone(),
+            ingresses,
             metrics,
         });
         let Delivering { part, catalog, sinks } = delivering;

@@ -8,11 +8,12 @@ use std::time::Duration;
 use consort_cluster::{ApartRuntime, Appender, Collector, Lanes, Runtime, TokioRuntime};
 use consort_engines::Engine;
 use consort_kernel::{Entropy, Inlet, Log, Store, SystemEntropy, Turns};
-use consort_server::Resolvers;
+use consort_server::{POST_WITHIN, Resolvers};
 
-/// How long the appender tries to bring a frame into the log: longer than an engine takes to restart, and
-/// far below the time for which workers remember producers.
-const GIVE_UP_AFTER: Duration = Duration::from_secs(8);
+/// How long the appender tries to bring a frame into the log: longer than an engine takes to restart, and far below
+/// the time for which workers remember producers. It is less than a post may take, so that a post whose frame waits
+/// for nothing else hears what became of it.
+const GIVE_UP_AFTER: Duration = POST_WITHIN.saturating_sub(Duration::from_secs(2));
 
 /// How long the first record of a frame waits for others, where frames do not go in rounds: short beside a
 /// confirm, and long enough that requests which arrive together share one.

@@ -16,6 +16,7 @@ mod express;
 pub mod feeds;
 mod gate;
 mod health;
+pub mod ingress;
 mod limits;
 mod metrics;
 pub mod once;
@@ -33,8 +34,9 @@ pub use prometheus_client;
 
 pub use cluster::{Cluster, Resolved, Resolver, Resolvers, Resolving, Wanted};
 pub use express::Express;
-pub use gate::{Gate, GateKind, GateMetrics, Pass, Reason, Refused, Standing, UnknownGate};
+pub use gate::{Admission, Gate, GateKind, GateMetrics, Reason, Refused, Standing, UnknownGate};
 pub use health::{PROBE_WITHIN, Probe};
+pub use ingress::{Ingress, IngressOptions, IngressSpec, Ingresses, POST_WITHIN};
 pub use limits::{KEEP_ALIVE_IDLE, Limits, MAX_HEADER_BYTES, STOP_WITHIN, WRITE_STALL};
 pub use metrics::{HttpMetrics, Metrics};
 pub use problem::Problem;
