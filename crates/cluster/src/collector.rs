@@ -1,8 +1,14 @@
-//! The collector: group commit for the door. What arrives while a frame is on its way goes into the next
-//! one, so that one fsync or one confirm acknowledges many requests. `sending.rs` says when frames set out.
+//! The collector: group commit for the door. Records that arrive while a frame of their partition is on its way go
+//! into the next one, so that one fsync or one confirm acknowledges many requests.
+//!
+//! A [`PartitionQueue`] holds the records of one partition (`waiting.rs`), `sending.rs` decides when frames leave,
+//! and a [`Ticket`] keeps the submissions of one request in order when one of them fails.
 
-mod muster;
+mod error;
+mod returning;
 mod sending;
+mod ticket;
+mod waiting;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,15 +18,18 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use consort_kernel::limits::{FRAME_BYTES, RECORD_BYTES};
-use consort_kernel::{AppendError, Fault, Partition, Records, Refusal};
+use consort_kernel::{Fault, Partition, Records, Refusal};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::appender::{Appender, Place};
 use crate::lanes::Lanes;
 use crate::runtime::Runtime;
-use muster::Muster;
+pub use error::{NotStored, SubmitError};
+use returning::ReturningClients;
 use sending::begin;
+pub use ticket::Ticket;
+use waiting::Waiting;
 
 /// What one frame takes of records: below the bound of a frame, with room for its header.
 const FRAME_ROOM: usize = FRAME_BYTES - 1024;
@@ -42,56 +51,30 @@ struct Shared {
     /// How long the first record of a frame waits for others, unless frames go in rounds.
     linger: Duration,
     lanes: Lanes,
-    docks: Mutex<BTreeMap<Partition, Arc<Mutex<Waiting>>>>,
+    queues: Mutex<BTreeMap<Partition, Arc<Mutex<Waiting>>>>,
     due: Mutex<Due>,
     /// Where there are [few lanes](Lanes::Few).
-    muster: Option<Muster>,
+    returning: Option<ReturningClients>,
 }
 
 /// Partitions whose first record has come. One task, with one timer, begins for all of them: one for each
 /// would cost more than the frames do.
 #[derive(Default)]
 struct Due {
-    /// Not as [`Dock`]s, which hold the collector: it would hold itself.
-    docks: Vec<(Partition, Arc<Mutex<Waiting>>)>,
+    /// Without the [`PartitionQueue`]s themselves: they hold the collector, which would then hold itself.
+    queues: Vec<(Partition, Arc<Mutex<Waiting>>)>,
     /// Whether a task is about to send for them, or sends in rounds.
     awaited: bool,
 }
 
-/// What waits for one partition's next frames.
-#[derive(Default)]
-struct Waiting {
-    submissions: Vec<Submission>,
-    bytes: usize,
-    /// Whether a task is sending.
-    sending: bool,
-}
-
-struct Submission {
-    records: Records,
-    bytes: usize,
-    answer: oneshot::Sender<Result<Place, AppendError>>,
-}
-
-/// What one frame carries, and who wants to know what becomes of it.
-struct Load {
-    records: Records,
-    answers: Answers,
-}
-
-struct Answers(Vec<oneshot::Sender<Result<Place, AppendError>>>);
-
-impl Answers {
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn tell(self, result: &Result<Place, AppendError>) {
-        for answer in self.0 {
-            // Whoever went away does not want to know.
-            let _ = answer.send(result.clone());
-        }
-    }
+/// What a submission asks for beside its place in the queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SubmitOptions<'a> {
+    /// The order that it belongs to: see [`Ticket`].
+    pub ticket: Option<&'a Ticket>,
+    /// How long its caller waits. No try is sent after that time. A submission that still waits in the queue then is
+    /// taken back, and its answer is [`NotStored::Late`].
+    pub within: Option<Duration>,
 }
 
 impl Collector {
@@ -102,91 +85,122 @@ impl Collector {
         linger: Duration,
         lanes: Lanes,
     ) -> Self {
-        let (docks, due) = (Mutex::default(), Mutex::default());
-        let muster = matches!(lanes, Lanes::Few(_)).then(Muster::default);
-        Collector(Arc::new(Shared { appender, runtime, linger, lanes, docks, due, muster }))
+        let (queues, due) = (Mutex::default(), Mutex::default());
+        let returning = matches!(lanes, Lanes::Few(_)).then(ReturningClients::default);
+        Collector(Arc::new(Shared { appender, runtime, linger, lanes, queues, due, returning }))
     }
 
-    /// The dock of one partition, for whoever has records for it again and again.
-    pub fn dock(&self, at: &Partition) -> Dock {
-        let waiting = Arc::clone(self.0.docks.lock().entry(at.clone()).or_default());
-        Dock { shared: Arc::clone(&self.0), at: at.clone(), waiting }
+    /// The queue of one partition, for callers with records for it again and again.
+    pub fn queue(&self, at: &Partition) -> PartitionQueue {
+        let waiting = Arc::clone(self.0.queues.lock().entry(at.clone()).or_default());
+        PartitionQueue { shared: Arc::clone(&self.0), at: at.clone(), waiting }
     }
 
-    /// As [`Dock::submit`], to the dock of `at`.
+    /// As [`PartitionQueue::submit`], to the queue of `at`.
     pub async fn submit(
         &self,
         at: &Partition,
         records: impl Into<Records>,
-    ) -> Result<Place, AppendError> {
-        self.dock(at).submit(records).await
+    ) -> Result<Place, SubmitError> {
+        self.queue(at).submit(records).await
     }
 
-    /// As [`Dock::enqueue`], to the dock of `at`.
-    pub fn enqueue(&self, at: &Partition, records: Records) -> Result<Appending, AppendError> {
-        self.dock(at).enqueue(records)
+    /// As [`PartitionQueue::enqueue`], to the queue of `at`.
+    pub fn enqueue(&self, at: &Partition, records: Records) -> Result<Appending, SubmitError> {
+        self.queue(at).enqueue(records, SubmitOptions::default())
     }
 }
 
-/// Where records wait for the frames of one partition; all clones are of the same dock.
+/// Where records wait for the frames of one partition; all clones are of the same queue.
 #[derive(Clone)]
-pub struct Dock {
+pub struct PartitionQueue {
     shared: Arc<Shared>,
     at: Partition,
     waiting: Arc<Mutex<Waiting>>,
 }
 
-impl Dock {
+impl PartitionQueue {
     /// Has these records appended, all in one frame, together with what others submit. Returns when they
     /// are durable. If the caller goes away, they are appended nevertheless.
-    pub async fn submit(&self, records: impl Into<Records>) -> Result<Place, AppendError> {
-        self.enqueue(records.into())?.await
+    pub async fn submit(&self, records: impl Into<Records>) -> Result<Place, SubmitError> {
+        self.enqueue(records.into(), SubmitOptions::default())?.await
     }
 
-    /// As [`submit`](Dock::submit), for a caller with more to come: the records have their place in
+    /// As [`submit`](PartitionQueue::submit), for a caller with more to come: the records have their place in
     /// the order when this returns, and are durable when the answer has come.
-    pub fn enqueue(&self, records: Records) -> Result<Appending, AppendError> {
-        let bytes = weigh(&records)?;
+    pub fn enqueue(
+        &self,
+        records: Records,
+        options: SubmitOptions<'_>,
+    ) -> Result<Appending, SubmitError> {
         let (answer, answered) = oneshot::channel();
-        {
+        let now = options.within.map(|_| self.shared.runtime.elapsed()).unwrap_or_default();
+        let id = {
             let mut waiting = self.waiting.lock();
-            if waiting.bytes + bytes > WAITING_BYTES && !waiting.submissions.is_empty() {
-                let fault = "more records wait for this partition than the log takes";
-                return Err(AppendError::Engine(Fault::Retryable(fault.into())));
-            }
-            waiting.bytes += bytes;
-            waiting.submissions.push(Submission { records, bytes, answer });
-            if let Some(muster) = &self.shared.muster {
-                muster.arrived();
+            let id = waiting.add(records, options, now, answer)?;
+            if let Some(returning) = &self.shared.returning {
+                returning.arrived();
             }
             if std::mem::replace(&mut waiting.sending, true) {
-                return Ok(Appending(answered));
+                return Ok(self.appending(answered, id));
             }
-        }
+            id
+        };
         begin(&self.shared, self.at.clone(), Arc::clone(&self.waiting));
-        Ok(Appending(answered))
+        Ok(self.appending(answered, id))
+    }
+
+    fn appending(
+        &self,
+        answered: oneshot::Receiver<Result<Place, SubmitError>>,
+        id: u64,
+    ) -> Appending {
+        Appending { answered, waiting: Arc::clone(&self.waiting), id }
     }
 }
 
-impl fmt::Debug for Dock {
+impl fmt::Debug for PartitionQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Dock").field("at", &self.at).finish_non_exhaustive()
+        f.debug_struct("PartitionQueue").field("at", &self.at).finish_non_exhaustive()
     }
 }
 
 /// Records on their way into the log.
-#[derive(Debug)]
-pub struct Appending(oneshot::Receiver<Result<Place, AppendError>>);
+pub struct Appending {
+    answered: oneshot::Receiver<Result<Place, SubmitError>>,
+    waiting: Arc<Mutex<Waiting>>,
+    /// Its number in that queue.
+    id: u64,
+}
+
+impl Appending {
+    /// Ends the wait. Records that no frame has taken yet leave the queue, and are not stored for certain.
+    pub fn withdraw(mut self) -> Result<Place, SubmitError> {
+        if self.waiting.lock().withdraw(self.id) {
+            return Err(NotStored::Late.into());
+        }
+        self.answered.try_recv().unwrap_or_else(|_| {
+            let fault = "the log did not answer in time";
+            Err(SubmitError::Unknown(Fault::Retryable(fault.into())))
+        })
+    }
+}
 
 impl Future for Appending {
-    type Output = Result<Place, AppendError>;
+    type Output = Result<Place, SubmitError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let answered = ready!(Pin::new(&mut self.0).poll(context));
+        let answered = ready!(Pin::new(&mut self.answered).poll(context));
         Poll::Ready(answered.unwrap_or_else(|_| {
             let fault = "the node stopped before the log answered";
-            Err(AppendError::Unknown(Fault::Retryable(fault.into())))
+            Err(SubmitError::Unknown(Fault::Retryable(fault.into())))
         }))
+    }
+}
+
+impl fmt::Debug for Appending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Appending").field("id", &self.id).finish_non_exhaustive()
     }
 }
 
@@ -196,44 +210,10 @@ impl fmt::Debug for Collector {
     }
 }
 
-impl Waiting {
-    /// What goes into the next frame, in its order; none ends the sending.
-    fn load(&mut self) -> Option<Load> {
-        let mut room = FRAME_ROOM;
-        let fitting = self.submissions.iter().take_while(|one| {
-            let fits = one.bytes <= room;
-            room = room.saturating_sub(one.bytes);
-            fits
-        });
-        let count = fitting.count();
-        if count == 0 {
-            self.sending = false;
-            return None;
-        }
-        let mut taken = 0;
-        let (records, answers) = self
-            .submissions
-            .drain(..count)
-            .map(|one| {
-                taken += one.bytes;
-                (one.records, one.answer)
-            })
-            .unzip();
-        self.bytes -= taken;
-        Some(Load { records: Records::joined(records), answers: Answers(answers) })
-    }
-
-    /// Whether there is more to send; otherwise the sending ends.
-    fn goes_on(&mut self) -> bool {
-        self.sending = !self.submissions.is_empty();
-        self.sending
-    }
-}
-
 /// What records cost in a frame; refused if no frame takes them.
-fn weigh(records: &Records) -> Result<usize, AppendError> {
+fn weigh(records: &Records) -> Result<usize, SubmitError> {
     let too_large =
-        |what, size, limit| Err(AppendError::Refused(Refusal::TooLarge { what, size, limit }));
+        |what, size, limit| Err(SubmitError::Refused(Refusal::TooLarge { what, size, limit }));
     if let Some(large) = records.iter().find(|record| record.len() > RECORD_BYTES) {
         return too_large("a record", large.len(), RECORD_BYTES);
     }
@@ -244,5 +224,7 @@ fn weigh(records: &Records) -> Result<usize, AppendError> {
     Ok(bytes)
 }
 
+#[cfg(test)]
+mod order;
 #[cfg(test)]
 mod tests;

@@ -21,7 +21,7 @@ const GOOD_FOR: Duration = Duration::from_secs(10);
 
 /// The store's time as one node knows it.
 #[derive(Clone, Debug)]
-pub(crate) struct StoreTime(Arc<Shared>);
+pub struct StoreTime(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -39,12 +39,13 @@ struct Known {
 }
 
 impl StoreTime {
-    pub(crate) fn new(store: Arc<dyn Store>, runtime: Arc<dyn Runtime>) -> Self {
+    /// The time of this store.
+    pub fn new(store: Arc<dyn Store>, runtime: Arc<dyn Runtime>) -> Self {
         StoreTime(Arc::new(Shared { store, runtime, known: Mutex::default() }))
     }
 
     /// The time, from the store itself only if it has not answered for long.
-    pub(crate) async fn now(&self) -> Result<Timestamp, Fault> {
+    pub async fn now(&self) -> Result<Timestamp, Fault> {
         match self.counted() {
             Some(time) => Ok(time),
             None => self.0.ask().await,

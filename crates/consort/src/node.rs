@@ -85,7 +85,8 @@ impl Node {
         let resolvers = Resolvers::default();
         let cluster = Cluster::new(wanted(), resolvers.clone(), &mut metrics);
         let peers = Peers::new(cluster.clone(), &config.http.tokens);
-        let services = Services::new(&engine, cluster.clone(), peers, config.data_folder());
+        let services =
+            Services::new(&engine, cluster.clone(), peers, config.data_folder(), &mut metrics);
 
         let agreement = parts.iter().fold(Agreement::new(), |all, part| part.define(&config, all));
         let agreed = agreement.agree(&*services.store).await?;

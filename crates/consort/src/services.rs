@@ -8,11 +8,12 @@ use std::time::Duration;
 use consort_cluster::{ApartRuntime, Appender, Collector, Lanes, Runtime, TokioRuntime};
 use consort_engines::Engine;
 use consort_kernel::{Entropy, Log, Store, SystemEntropy, Turns};
-use consort_server::{Cluster, Peers};
+use consort_server::{Cluster, IngressOptions, Ingresses, Metrics, POST_WITHIN, Peers};
 
-/// How long the appender tries to bring a frame into the log: longer than an engine takes to restart, and
-/// far below the time for which workers remember producers.
-const GIVE_UP_AFTER: Duration = Duration::from_secs(8);
+/// How long the appender tries to bring a frame into the log: longer than an engine takes to restart, and far below
+/// the time for which workers remember producers. It is less than a post may take, so that a post whose frame waits
+/// for nothing else hears what became of it.
+const GIVE_UP_AFTER: Duration = POST_WITHIN.saturating_sub(Duration::from_secs(2));
 
 /// How long the first record of a frame waits for others, where frames do not go in rounds: short beside a
 /// confirm, and long enough that requests which arrive together share one.
@@ -37,6 +38,8 @@ pub struct Services {
     pub appender: Arc<Appender>,
     /// Appends records; one frame carries those of many callers.
     pub collector: Collector,
+    /// The ways into streams, with their gates, queues, keys and lag.
+    pub ingresses: Ingresses,
     /// The cluster: its handle, once the node has joined, and how it stands.
     pub cluster: Cluster,
     /// The other nodes, and requests to them.
@@ -52,7 +55,13 @@ impl Services {
     }
 
     /// The services on an open engine. Must be called within a tokio runtime.
-    pub(crate) fn new(engine: &Engine, cluster: Cluster, peers: Peers, data: PathBuf) -> Services {
+    pub(crate) fn new(
+        engine: &Engine,
+        cluster: Cluster,
+        peers: Peers,
+        data: PathBuf,
+        metrics: &mut Metrics,
+    ) -> Services {
         let (log, store) = (Arc::clone(&engine.log), Arc::clone(&engine.store));
         let here = TokioRuntime::current();
         let runtime: Arc<dyn Runtime> = here.clone();
@@ -72,6 +81,14 @@ impl Services {
         };
         let collector =
             Collector::new(Arc::clone(&appender), Arc::clone(&runtime), COLLECT_FOR, lanes);
+        let ingresses = Ingresses::new(IngressOptions {
+            collector: collector.clone(),
+            store: Arc::clone(&store),
+            runtime: Arc::clone(&runtime),
+            entropy: Arc::clone(&entropy),
+            metrics,
+        });
+        ingresses.follow_lag(cluster.clone());
         let sole = engine.sole;
         Services {
             log,
@@ -82,6 +99,7 @@ impl Services {
             entropy,
             appender,
             collector,
+            ingresses,
             cluster,
             peers,
             data,

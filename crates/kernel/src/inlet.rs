@@ -11,7 +11,7 @@ use crate::error::Fault;
 /// One message of an [`Inlet`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// What its sender put in, of any size: it may be more than a record can hold, and the taker judges.
+    /// What its sender put in, of any size: it may be more than a record can hold, and the consumer judges.
     pub body: Bytes,
     /// The id that its sender gave it, if any. The queue does not look at it.
     pub id: Option<String>,
@@ -49,9 +49,9 @@ impl Tag {
 /// A queue of messages, taken in batches and settled once they are safe.
 ///
 /// The queue keeps a message until it was settled. What was taken and not settled comes again, to this
-/// taker or another, when the session with the queue ends: when the connection breaks, the queue's
+/// consumer or another, when the session with the queue ends: when the connection breaks, the queue's
 /// server restarts, or the inlet is dropped. So every message comes at least once. It can come again
-/// after it was settled too, if the session ended before the queue heard of that; a taker that must not
+/// after it was settled too, if the session ended before the queue heard of that; a consumer that must not
 /// count twice knows messages by their ids.
 ///
 /// Messages come in the queue's order, but for those that come again.
@@ -63,7 +63,7 @@ pub trait Inlet: Send + Sync + fmt::Debug {
     ///
     /// The first call begins to connect, and so does one that finds its session ended; while that is
     /// under way, there are none. If it fails, a call tells the fault, and those after it spend of their
-    /// `wait` what is due before the next attempt. So calling again is all that a taker does about a
+    /// `wait` what is due before the next attempt. So calling again is all that a consumer does about a
     /// fault, even a fatal one, which says that somebody has to change something on the other side.
     ///
     /// A bounded number of messages is out at once; with so many unsettled, none come. A call that is

@@ -20,6 +20,7 @@ pub mod feeds;
 mod gate;
 mod health;
 pub mod home;
+pub mod ingress;
 mod limits;
 mod metrics;
 pub mod once;
@@ -38,8 +39,9 @@ pub use prometheus_client;
 
 pub use cluster::{Cluster, Resolved, Resolver, Resolvers, Resolving, Wanted};
 pub use express::Express;
-pub use gate::{Gate, GateKind, GateMetrics, Pass, Reason, Refused, Standing, UnknownGate};
+pub use gate::{Admission, Gate, GateKind, GateMetrics, Reason, Refused, Standing, UnknownGate};
 pub use health::{PROBE_WITHIN, Probe};
+pub use ingress::{Ingress, IngressOptions, IngressSpec, Ingresses, POST_WITHIN};
 pub use limits::{KEEP_ALIVE_IDLE, Limits, MAX_HEADER_BYTES, STOP_WITHIN, WRITE_STALL};
 pub use metrics::{HttpMetrics, Metrics};
 pub use peers::{FORWARDED, PeerError, Peers, RoleOwner};

@@ -12,10 +12,10 @@ use consort_kernel::{
     SeededEntropy, SystemClock, memory,
 };
 use consort_line::Dialect;
-use consort_server::Metrics;
 use consort_server::prometheus_client::encoding::text::encode;
 use consort_server::streams::{Options, Streams};
 use consort_server::udp::{self, Bound, Source};
+use consort_server::{IngressOptions, Ingresses, Metrics};
 use consort_views::{Definitions, Field, Schema, Stream, Unknown};
 
 /// What may be on its way into the log, in bytes, and what one batch of datagrams may add.
@@ -78,12 +78,19 @@ async fn a_log_that_takes_nothing_costs_bounded_memory() {
         Appender::new(Arc::new(Stuck), Arc::clone(&store), runtime.clone(), entropy.clone(), hour);
     let millisecond = Duration::from_millis(1);
     let mut metrics = Metrics::new("0");
+    let collector =
+        Collector::new(Arc::new(appender), runtime.clone(), millisecond, Lanes::Unbounded);
+    let ingresses = Ingresses::new(IngressOptions {
+        collector,
+        store: Arc::clone(&store),
+        runtime,
+        entropy,
+        metrics: &mut metrics,
+    });
     let streams = Streams::new(Options {
         definitions: &Definitions { streams: vec![stream()], views: Vec::new() },
         gates: BTreeMap::new(),
-        collector: Collector::new(Arc::new(appender), runtime, millisecond, Lanes::Unbounded),
-        entropy,
-        metrics: &mut metrics,
+        ingresses: &ingresses,
     });
     let listen = "127.0.0.1:0".parse().unwrap();
     let source = Source { listen, allow: Vec::new(), buffer: 4 << 20 };

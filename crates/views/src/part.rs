@@ -1,13 +1,13 @@
 //! The part of a node that folds streams: a role for each partition, one for each stream that lets go of
-//! what is old, one that takes from a queue where a stream is filled by it, and for each view with windows
-//! one in every shard that closes them.
+//! what is old, one that consumes the queue that fills a stream, and for each view with windows one in every shard
+//! that closes them.
 
 mod closer;
 mod emission;
 mod gone;
 mod keeper;
+mod messages;
 mod rules;
-mod taker;
 mod watermarks;
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use consort_cluster::worker::{self, Plan};
-use consort_cluster::{Appender, Collector, Ended, Part, Role, Runtime, Tenure};
+use consort_cluster::{Appender, Collector, Ended, Part, Role, Runtime, Tenure, queue_consumer};
 use consort_kernel::{Entropy, Inlet, Log, Most, Name, Shard, Store};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -25,6 +25,7 @@ use crate::definitions::Definitions;
 use crate::plan::StreamPlan;
 use crate::stream::Stream;
 use crate::view::View;
+use messages::StreamMessages;
 pub use rules::{Rule, Rules};
 use watermarks::Watermarks;
 
@@ -35,9 +36,7 @@ pub(crate) static PIPELINE: LazyLock<Name> = LazyLock::new(|| match Name::new("a
 });
 
 /// The kinds of roles.
-const WORKER: &str = "worker";
 const KEEPER: &str = "keeper";
-const TAKER: &str = "taker";
 const CLOSER: &str = "closer";
 
 /// How much a worker reads at once: large enough that updates of one group merge, and small enough that
@@ -149,6 +148,21 @@ impl StreamsPart {
         self.streams.iter().find_map(of_stream)
     }
 
+    fn queue_consumer(
+        &self,
+        stream: &Arc<Stream>,
+        inlet: &Arc<dyn Inlet>,
+    ) -> queue_consumer::Options {
+        let Options { store, runtime, collector, .. } = self.options.clone();
+        queue_consumer::Options {
+            inlet: Arc::clone(inlet),
+            stream: stream.name.clone(),
+            judge: Arc::new(StreamMessages { stream: Arc::clone(stream), store }),
+            collector,
+            runtime,
+        }
+    }
+
     fn keeper(&self, folded: &Folded) -> keeper::Keeper {
         keeper::Keeper {
             log: Arc::clone(&self.options.log),
@@ -165,9 +179,9 @@ impl Part for StreamsPart {
         let mut roles = Vec::new();
         for Folded { stream, views, inlet, .. } in &self.streams {
             let name = stream.name.as_str();
-            roles.extend((0..stream.partitions).map(|index| worker_role(&stream.name, index)));
+            roles.extend((0..stream.partitions).map(|index| worker::role(&stream.name, index)));
             roles.push(Role::new(KEEPER, name));
-            roles.extend(inlet.as_ref().map(|_| Role::new(TAKER, name)));
+            roles.extend(inlet.as_ref().map(|_| queue_consumer::role(name)));
             for view in views.iter().filter(|view| view.windows.is_some()) {
                 let closer = |shard| Role::new(CLOSER, format!("{}/{shard}", view.name));
                 roles.extend((0..self.options.store.shards()).map(closer));
@@ -189,19 +203,12 @@ impl Part for StreamsPart {
         }
         let folded = self.streams.iter().find(|folded| folded.stream.name.as_str() == stream);
         match (folded, role.kind(), index) {
-            (Some(folded), WORKER, Some(index)) => {
+            (Some(folded), worker::KIND, Some(index)) => {
                 worker::run(self.worker(folded, index), tenure).boxed()
             }
             (Some(folded), KEEPER, None) => self.keeper(folded).run(tenure).boxed(),
-            (Some(Folded { stream, inlet: Some(inlet), .. }), TAKER, None) => {
-                let taker = taker::Taker {
-                    inlet: Arc::clone(inlet),
-                    stream: Arc::clone(stream),
-                    store: Arc::clone(&self.options.store),
-                    collector: self.options.collector.clone(),
-                    runtime: Arc::clone(&self.options.runtime),
-                };
-                taker.run(tenure).boxed()
+            (Some(Folded { stream, inlet: Some(inlet), .. }), queue_consumer::KIND, None) => {
+                queue_consumer::run(self.queue_consumer(stream, inlet), tenure).boxed()
             }
             _ => async move {
                 Ended::Yielded { reason: format!("this node does not know the work of {role}") }
@@ -216,8 +223,4 @@ impl fmt::Debug for StreamsPart {
         let names: Vec<&Name> = self.streams.iter().map(|folded| &folded.stream.name).collect();
         f.debug_struct("StreamsPart").field("streams", &names).finish_non_exhaustive()
     }
-}
-
-pub(crate) fn worker_role(stream: &Name, index: u32) -> Role {
-    Role::new(WORKER, format!("{stream}/{index}"))
 }

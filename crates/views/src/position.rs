@@ -96,7 +96,7 @@ impl Position {
 /// The text of the position behind one place, as [`Position`] says it: every accepted event has one, and
 /// the general way to write numbers takes longer than to check the event.
 pub fn text_of(place: &Place) -> String {
-    let Place { partition, producer, sequence, time } = place;
+    let Place { partition, producer, sequence, time, record: _ } = place;
     let mut text = String::with_capacity(partition.stream.as_str().len() + 72);
     text.push_str(partition.stream.as_str());
     text.push('/');
@@ -143,7 +143,7 @@ impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, place) in self.places.iter().enumerate() {
             let comma = if at > 0 { "," } else { "" };
-            let Place { partition, producer, sequence, time } = place;
+            let Place { partition, producer, sequence, time, record: _ } = place;
             write!(f, "{comma}{partition}:{producer}:{sequence}:{}", time.0)?;
         }
         Ok(())
@@ -172,7 +172,7 @@ fn place(text: &str) -> Option<Place> {
     let producer = Producer(u64::from_str_radix(producer, 16).ok()?);
     let sequence = parts.next()?.parse().ok()?;
     let time = Timestamp(parts.next()?.parse().ok()?);
-    parts.next().is_none().then_some(Place { partition, producer, sequence, time })
+    parts.next().is_none().then_some(Place { partition, producer, sequence, time, record: 0 })
 }
 
 #[cfg(test)]
@@ -195,6 +195,7 @@ mod tests {
                 producer: Producer(number.rotate_left(60)),
                 sequence: number,
                 time: Timestamp(number / 2),
+                record: number as u32,
             };
             assert_eq!(text_of(&place), Position::from(place).to_string());
         }

@@ -1,4 +1,4 @@
-//! When frames set out: each partition's as soon as its last one is there, or those of several in rounds.
+//! When frames are sent: each partition's as soon as its last one is settled, or those of several in rounds.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -10,7 +10,9 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use parking_lot::Mutex;
 
-use super::{Load, Shared, Waiting};
+use super::Shared;
+use super::waiting::{Load, Waiting};
+use crate::appender;
 use crate::lanes::Lanes;
 
 /// For how long a round waits for its frames. One that takes longer waits for a log that is stuck, perhaps for its
@@ -20,7 +22,7 @@ const ROUND_FOR: Duration = Duration::from_millis(50);
 /// Has frames sent for a partition for which none are.
 pub(super) fn begin(shared: &Arc<Shared>, at: Partition, waiting: Arc<Mutex<Waiting>>) {
     let mut due = shared.due.lock();
-    due.docks.push((at, waiting));
+    due.queues.push((at, waiting));
     if !std::mem::replace(&mut due.awaited, true) {
         // It ends by itself.
         drop(shared.runtime.start("collector", send_due(Arc::clone(shared)).boxed()));
@@ -31,7 +33,7 @@ pub(super) fn begin(shared: &Arc<Shared>, at: Partition, waiting: Arc<Mutex<Wait
 async fn send_due(shared: Arc<Shared>) {
     match shared.lanes {
         Lanes::Unbounded => send_apart(&shared).await,
-        // Who is ready to submit does so first. A pause would be as long as several rounds.
+        // Tasks that are ready to submit do so first. A pause would be as long as several rounds.
         Lanes::Joined => {
             tokio::task::yield_now().await;
             send_joined(&shared).await;
@@ -48,24 +50,38 @@ async fn send_apart(shared: &Arc<Shared>) {
     if !shared.linger.is_zero() {
         shared.runtime.sleep(shared.linger).await;
     }
-    let docks = {
+    let queues = {
         let mut due = shared.due.lock();
         due.awaited = false;
-        std::mem::take(&mut due.docks)
+        std::mem::take(&mut due.queues)
     };
-    for (at, waiting) in docks {
+    for (at, waiting) in queues {
         let sending = send(Arc::clone(shared), at, waiting);
         // It ends by itself when nothing waits any more.
         drop(shared.runtime.start("collector", sending.boxed()));
     }
 }
 
+/// Takes the next frame from a queue; none ends the sending for it.
+fn next(shared: &Shared, waiting: &Mutex<Waiting>) -> Option<Load> {
+    let now = shared.runtime.elapsed();
+    let taken = waiting.lock().next(now);
+    if let Some(clients) = &shared.returning {
+        clients.withdrawn(taken.withdrawn);
+    }
+    taken.load
+}
+
 /// Sends frames of one partition until nothing waits.
 async fn send(shared: Arc<Shared>, at: Partition, waiting: Arc<Mutex<Waiting>>) {
     loop {
-        let Some(load) = waiting.lock().load() else { return };
-        let result = shared.appender.events(&at, load.records).await;
-        load.answers.tell(&result);
+        let Some(load) = next(&shared, &waiting) else { return };
+        let append = shared.appender.events_until(&at, load.records, load.until);
+        // A panic is a defect. It must not stop the partition; its submissions are told that the outcome is unknown.
+        let result = AssertUnwindSafe(append).catch_unwind().await;
+        if let Ok(result) = result {
+            load.answers.tell(&result);
+        }
     }
 }
 
@@ -73,23 +89,24 @@ async fn send(shared: Arc<Shared>, at: Partition, waiting: Arc<Mutex<Waiting>>) 
 /// then has few and full batches.
 async fn send_joined(shared: &Shared) {
     loop {
-        let mut docks = {
+        let mut queues = {
             let mut due = shared.due.lock();
-            if due.docks.is_empty() {
+            if due.queues.is_empty() {
                 due.awaited = false;
                 return;
             }
-            std::mem::take(&mut due.docks)
+            std::mem::take(&mut due.queues)
         };
-        docks.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        queues.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         let (mut loads, mut sent) = (Vec::new(), Vec::new());
-        for (at, waiting) in docks {
-            if let Some(load) = { waiting.lock().load() } {
-                loads.push((at.clone(), load.records));
-                sent.push((at, waiting, load.answers));
+        for (at, waiting) in queues {
+            if let Some(Load { records, until, answers }) = next(shared, &waiting) {
+                loads.push(appender::Load { at: at.clone(), records, until });
+                sent.push((at, waiting, answers));
             }
         }
-        // A panic is a defect, which must not stop the rounds to come; who waits is told that the outcome is unknown.
+        // A panic is a defect. It must not stop the rounds to come; its submissions are told that the outcome is
+        // unknown.
         let round = AssertUnwindSafe(shared.appender.round(loads)).catch_unwind().await;
         let mut results = round.unwrap_or_default().into_iter();
         for (at, waiting, answers) in sent {
@@ -97,7 +114,7 @@ async fn send_joined(shared: &Shared) {
                 answers.tell(&result);
             }
             if waiting.lock().goes_on() {
-                shared.due.lock().docks.push((at, waiting));
+                shared.due.lock().queues.push((at, waiting));
             }
         }
     }
@@ -107,24 +124,25 @@ async fn send_joined(shared: &Shared) {
 async fn send_few(shared: &Arc<Shared>, count: usize) {
     let (mut expected, mut left_some) = (0, false);
     loop {
-        // What the last round had no lane for has waited long enough; and its clients may wait for all of their parts.
-        if let Some(muster) = shared.muster.as_ref().filter(|_| !left_some) {
-            expected = muster.gathered(expected, &*shared.runtime).await;
+        // Partitions that the last round had no lane for have waited long enough, and a client may wait for all of
+        // its partitions at once.
+        if let Some(clients) = shared.returning.as_ref().filter(|_| !left_some) {
+            expected = clients.gathered(expected, &*shared.runtime).await;
         }
-        let docks: Vec<_> = {
+        let queues: Vec<_> = {
             let mut due = shared.due.lock();
-            if due.docks.is_empty() {
+            if due.queues.is_empty() {
                 due.awaited = false;
                 return;
             }
-            left_some = due.docks.len() > count;
-            let count = count.min(due.docks.len());
-            due.docks.drain(..count).collect()
+            left_some = due.queues.len() > count;
+            let count = count.min(due.queues.len());
+            due.queues.drain(..count).collect()
         };
-        let frames = docks.into_iter().filter_map(|(at, waiting)| {
-            let load = waiting.lock().load()?;
-            if let Some(muster) = &shared.muster {
-                muster.sent(load.answers.len());
+        let frames = queues.into_iter().filter_map(|(at, waiting)| {
+            let load = next(shared, &waiting)?;
+            if let Some(clients) = &shared.returning {
+                clients.sent(load.answers.len());
             }
             Some(send_one(Arc::clone(shared), at, waiting, load).boxed())
         });
@@ -149,11 +167,11 @@ async fn settle(mut round: FuturesUnordered<BoxFuture<'static, ()>>, shared: &Sh
 
 /// Sends one frame; what has come for its partition meanwhile is due then.
 async fn send_one(shared: Arc<Shared>, at: Partition, waiting: Arc<Mutex<Waiting>>, load: Load) {
-    let append = shared.appender.events(&at, load.records);
-    // A panic is a defect, which must not stop the rounds to come; who waits is told that the outcome is unknown.
+    let append = shared.appender.events_until(&at, load.records, load.until);
+    // A panic is a defect. It must not stop the rounds to come; its submissions are told that the outcome is unknown.
     let result = AssertUnwindSafe(append).catch_unwind().await;
-    if let Some(muster) = &shared.muster {
-        muster.settled(load.answers.len());
+    if let Some(clients) = &shared.returning {
+        clients.settled(load.answers.len());
     }
     if let Ok(result) = result {
         load.answers.tell(&result);

@@ -4,7 +4,8 @@ use super::*;
 use crate::runtime::TokioRuntime;
 use bytes::Bytes;
 use consort_kernel::{
-    Cursor, Frame, Log, LogEntry, ManualClock, Most, ReadError, SeededEntropy, Timestamp, memory,
+    AppendError, Cursor, Frame, Log, LogEntry, ManualClock, Most, ReadError, SeededEntropy,
+    Timestamp, memory,
 };
 use futures::FutureExt as _;
 use futures::future::join_all;
@@ -165,7 +166,7 @@ async fn joined_frames_of_all_partitions_go_in_rounds() {
     // After a silence there is a round again, and behind one with a panic as well.
     log.go.add_permits(2);
     let panicked = join_all([enqueue(3), enqueue(DEFECT)]).await;
-    let unknown = |result: &Result<_, _>| matches!(result, Err(AppendError::Unknown(_)));
+    let unknown = |result: &Result<_, _>| matches!(result, Err(SubmitError::Unknown(_)));
     assert!(panicked.iter().all(unknown), "{panicked:?}");
     assert!(enqueue(3).await.is_ok());
 }
@@ -178,7 +179,7 @@ async fn more_than_may_wait_is_refused_at_once() {
     let refused = join_all(submissions).await.iter().filter(|result| result.is_err()).count();
     assert_eq!(refused, 5);
     let too_large = bed.collector.submit(&bed.at, vec![Bytes::from(vec![0; 3 << 20])]).await;
-    assert!(matches!(too_large, Err(AppendError::Refused(_))), "{too_large:?}");
+    assert!(matches!(too_large, Err(SubmitError::Refused(_))), "{too_large:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -257,7 +258,7 @@ async fn a_panic_in_a_round_of_few_lanes_is_told_and_stops_no_other() {
     let enqueue = |index| collector.enqueue(&partition(index), ["x"].into()).unwrap();
     log.go.add_permits(10);
     let (panicked, other) = (enqueue(DEFECT), enqueue(1));
-    assert!(matches!(panicked.await, Err(AppendError::Unknown(_))));
+    assert!(matches!(panicked.await, Err(SubmitError::Unknown(_))));
     assert!(other.await.is_ok());
     assert!(enqueue(1).await.is_ok());
 }

@@ -31,6 +31,7 @@ use consort_kernel::{
 use futures::future::{Either, select};
 
 use crate::appender::Appender;
+use crate::role::Role;
 use crate::runtime::Runtime;
 use crate::tenure::{Ended, Tenure};
 use cells::Loaded;
@@ -49,6 +50,14 @@ const LOAD_EVERY: Duration = Duration::from_secs(10);
 /// The first pause after a setback; each further one is twice as long, up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The kind of the roles that fold partitions.
+pub const KIND: &str = "worker";
+
+/// The role that folds partition `index` of a stream.
+pub fn role(stream: &Name, index: u32) -> Role {
+    Role::new(KIND, format!("{stream}/{index}"))
+}
 
 /// What a worker is made of.
 #[derive(Clone, Debug)]

@@ -3,13 +3,10 @@
 use std::sync::Arc;
 
 use consort_cluster::Role;
-use consort_cluster::worker::{Resume, resolve};
+use consort_cluster::worker::{self, Resume, resolve};
 use consort_kernel::{Log, Name, Partition, Store};
 use consort_server::{Resolved, Resolver, Resolving};
 use futures::FutureExt as _;
-
-/// The kind of the roles that fold partitions.
-const WORKER: &str = "worker";
 
 /// The pipeline of a partition whose part says nothing else.
 const PIPELINE: &str = "all";
@@ -39,7 +36,7 @@ impl Resolver for PartitionResolver {
 fn partition(role: &Role) -> Option<Partition> {
     let (stream, index) = role.name().rsplit_once('/')?;
     let stream = Name::new(stream).ok()?;
-    (role.kind() == WORKER).then_some(Partition::new(stream, index.parse().ok()?))
+    (role.kind() == worker::KIND).then_some(Partition::new(stream, index.parse().ok()?))
 }
 
 #[cfg(test)]

@@ -55,16 +55,13 @@ impl Part for Streams {
         let streams = StreamsHttp::new(streams::Options {
             definitions: &definitions,
             gates: gates(config),
-            collector: services.collector.clone(),
-            entropy: Arc::clone(&services.entropy),
-            metrics,
+            ingresses: &services.ingresses,
         });
         let views = Views::new(views::Options {
             definitions: Arc::clone(&definitions),
             store: Arc::clone(&services.store),
             runtime: Arc::clone(&services.runtime),
-            cluster: services.cluster.clone(),
-            streams: streams.clone(),
+            ingresses: services.ingresses.clone(),
             metrics,
         });
         let datagrams = udp::Bound::open(udp::Options {

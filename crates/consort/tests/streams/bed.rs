@@ -30,7 +30,14 @@ pub(crate) struct Here(consort::Node);
 
 impl Here {
     pub(crate) async fn start(declarations: &str) -> Here {
-        let settings = "[http]\nlisten = \"127.0.0.1:0\"\n[engine]\nurl = \"memory:\"\n";
+        Here::start_on("memory:", "here", declarations).await
+    }
+
+    /// The same on another engine, as the node of this name.
+    pub(crate) async fn start_on(engine: &str, id: &str, declarations: &str) -> Here {
+        let settings = format!(
+            "[node]\nid = \"{id}\"\n[http]\nlisten = \"127.0.0.1:0\"\n[engine]\nurl = \"{engine}\"\n"
+        );
         let file = ConfigFile { name: "test".into(), text: format!("{settings}{declarations}") };
         let sources = Sources { file: Some(file), ..Sources::default() };
         let config = Config::resolve(&sources).unwrap_or_else(|problems| panic!("{problems}"));

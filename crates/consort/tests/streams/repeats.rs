@@ -1,10 +1,12 @@
 //! Events that are sent again: by `Idempotency-Key`, and by the stream's own `id` field.
 
 use consort_client::Method;
+use consort_testbed::{RedisOptions, RedisServer};
+use futures::future::join_all;
 use serde_json::json;
 
 use crate::bed::{Apart, Here};
-use crate::caller::{is_problem, json, text};
+use crate::caller::{Caller, is_problem, json, text};
 
 const STREAMS: &str = r#"
 [stream.plain]
@@ -14,12 +16,17 @@ fields = { skier = "int" }
 [stream.keyed]
 key = "skier"
 id = "ride"
+route = "POST /rides/{skier}"
 partitions = 4
 fields = { skier = "int", ride = "text?" }
 
 [view.plain_rides]
 from = "plain"
 by = ["skier"]
+count = true
+
+[view.all_keyed]
+from = "keyed"
 count = true
 
 [view.keyed_rides]
@@ -105,7 +112,7 @@ async fn repeats_at_the_same_moment_count_once() {
                 caller.post_with("/streams/plain", &headers, r#"{"skier":1}"#).await
             }
         });
-        for reply in futures::future::join_all(posts).await {
+        for reply in join_all(posts).await {
             assert_eq!(reply.status, 201);
         }
     }
@@ -138,4 +145,80 @@ async fn a_repeat_after_a_kill_counts_once() {
     let mut caller = node.caller();
     caller.accept("/streams/keyed", r#"{"skier":1,"ride":"r2"}"#).await;
     assert_eq!(caller.value("/views/keyed_rides?skier=1").await, json!(2));
+}
+
+/// Posts all of them at the same moment, by turns through these callers, and gives the statuses with their problems.
+async fn at_once(
+    callers: &mut [Caller],
+    key: &str,
+    posts: &[(String, String)],
+) -> Vec<(u16, String)> {
+    let turns = posts.chunks(callers.len());
+    let mut statuses = Vec::new();
+    for turn in turns {
+        let posting = callers.iter_mut().zip(turn).map(|(caller, (path, body))| async move {
+            let headers = [("idempotency-key", key)];
+            let reply = caller.post_with(path, &headers, body.clone()).await;
+            if reply.status == 422 {
+                is_problem(&reply, 422, "key-reused", &["came before with another event"]);
+            }
+            (reply.status.as_u16(), text(&reply))
+        });
+        statuses.extend(join_all(posting).await);
+    }
+    statuses
+}
+
+/// Posts of eight different events, which go to several partitions.
+fn eight_events() -> Vec<(String, String)> {
+    let post = |skier: u32| ("/streams/keyed".to_owned(), format!("{{\"skier\":{skier}}}"));
+    (1..=8).map(post).collect()
+}
+
+/// Posts of one event, in several forms and by both of its routes.
+fn one_event_in_eight_forms() -> Vec<(String, String)> {
+    let by_name = ["{\"skier\":7,\"ride\":\"x\"}", " { \"ride\" : \"x\", \"skier\" : 7 } "];
+    let by_route = ["{\"ride\":\"x\"}", "\n{ \"ride\": \"x\" }\n"];
+    let forms = by_name.map(|body| ("/streams/keyed", body)).into_iter();
+    let forms = forms.chain(by_route.map(|body| ("/rides/7", body)));
+    let forms = forms.map(|(path, body)| (path.to_owned(), body.to_owned()));
+    forms.cycle().take(8).collect()
+}
+
+/// One key with eight events, and another with one event in eight forms, posted through all nodes at once.
+async fn keys_belong_to_their_events(nodes: &[Here]) {
+    let callers = || -> Vec<Caller> {
+        (0..8).map(|number: usize| nodes[number % nodes.len()].caller()).collect()
+    };
+    for round in 0..3u64 {
+        let mut posting = callers();
+        let answers = at_once(&mut posting, &format!("many-{round}"), &eight_events()).await;
+        let of = |status: u16| answers.iter().filter(|(given, _)| *given == status).count();
+        assert_eq!((of(201), of(422)), (1, 7), "{answers:?}");
+        let winner = answers.iter().position(|(status, _)| *status == 201).expect("one");
+        let counted = posting[winner].value("/views/all_keyed").await;
+        assert_eq!(counted, json!(2 * round + 1), "exactly one counts");
+
+        let mut posting = callers();
+        let key = format!("one-{round}");
+        let answers = at_once(&mut posting, &key, &one_event_in_eight_forms()).await;
+        assert!(answers.iter().all(|(status, _)| *status == 201), "{answers:?}");
+        for caller in &mut posting {
+            assert_eq!(caller.value("/views/all_keyed").await, json!(2 * round + 2));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_key_belongs_to_its_first_event_whatever_partition_another_would_go_to() {
+    keys_belong_to_their_events(&[Here::start(STREAMS).await]).await;
+}
+
+#[tokio::test]
+async fn a_key_belongs_to_its_first_event_through_several_nodes_at_once() {
+    let redis = RedisServer::start(RedisOptions::new()).await;
+    let url = redis.url();
+    let a = Here::start_on(&url, "a", STREAMS).await;
+    let b = Here::start_on(&url, "b", STREAMS).await;
+    keys_belong_to_their_events(&[a, b]).await;
 }

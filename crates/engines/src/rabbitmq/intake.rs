@@ -41,7 +41,7 @@ pub struct RabbitInlet {
 struct Taking {
     open: Option<Consumption>,
     /// The making of one. It is a task of its own, so that it goes on when the take that began it is over
-    /// or was dropped: takers of little patience would else never see it done.
+    /// or was dropped: consumers of little patience would else never see it done.
     starting: Option<JoinHandle<Result<Consumption, Fault>>>,
     /// Failures since a message last came.
     failures: u32,

@@ -1,4 +1,4 @@
-//! What a taker may count on while nothing fails.
+//! What a consumer may count on while nothing fails.
 
 use std::time::Duration;
 

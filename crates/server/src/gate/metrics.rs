@@ -172,10 +172,10 @@ mod tests {
         let gates = GateKind::ALL
             .map(|kind| Gate::new(kind.as_str(), kind, Arc::new(SeededEntropy::new(1)), &metrics));
         let deadline = Instant::now() + Duration::from_secs(1);
-        let mut passes = Vec::new();
+        let mut admissions = Vec::new();
         for gate in &gates {
             gate.enter(1, deadline).await.unwrap().done(1);
-            passes.push(gate.enter(1, deadline).await.unwrap());
+            admissions.push(gate.enter(1, deadline).await.unwrap());
         }
         gates[0].0.counted.refused(Reason::Lag);
         metrics.show();

@@ -1,7 +1,7 @@
 //! The gate of a stream: it meets overload at the door, before anything is appended.
 //!
 //! Each stream has a gate of its own on each node. The door asks it for each post that appends
-//! records ([`Gate::enter`]), and either holds a [`Pass`] while it appends or answers 503 with
+//! records ([`Gate::enter`]), and either holds a [`Admission`] while it appends or answers 503 with
 //! `Retry-After` ([`Refused`]). What decides are cores that know neither a clock nor a task:
 //! [`Adaptive`] and [`Breaker`].
 
@@ -57,7 +57,7 @@ struct Shared {
 struct State {
     core: Core,
     in_flight: usize,
-    line: Line<Pass>,
+    line: Line<Admission>,
 }
 
 #[derive(Debug)]
@@ -112,7 +112,7 @@ impl Gate {
 
     /// Asks to append so many records. Waits for its turn if that comes soon, and never past
     /// `deadline`. Whoever stops waiting has not come in.
-    pub async fn enter(&self, records: u64, deadline: Instant) -> Result<Pass, Refused> {
+    pub async fn enter(&self, records: u64, deadline: Instant) -> Result<Admission, Refused> {
         let entered = self.turn(records, deadline).await;
         match &entered {
             Ok(_) => self.0.counted.admitted(),
@@ -121,7 +121,7 @@ impl Gate {
         entered
     }
 
-    async fn turn(&self, records: u64, deadline: Instant) -> Result<Pass, Refused> {
+    async fn turn(&self, records: u64, deadline: Instant) -> Result<Admission, Refused> {
         let came = Instant::now();
         let wait = {
             let now = self.0.at(came);
@@ -130,7 +130,7 @@ impl Gate {
                 self.wait(&mut state.core, now, records, deadline.saturating_duration_since(came))?;
             if wait.is_zero() && state.in_flight < state.core.limit(now) {
                 state.in_flight += 1;
-                return Ok(Pass { gate: Some(self.clone()), entered: came });
+                return Ok(Admission { gate: Some(self.clone()), entered: came });
             }
             wait
         };
@@ -144,7 +144,7 @@ impl Gate {
         came: Instant,
         wait: Duration,
         deadline: Instant,
-    ) -> Result<Pass, Refused> {
+    ) -> Result<Admission, Refused> {
         if !wait.is_zero() {
             let _waiting = self.waiting()?;
             sleep(wait).await;
@@ -154,7 +154,7 @@ impl Gate {
             let mut state = self.0.state.lock();
             if state.in_flight < state.core.limit(now) {
                 state.in_flight += 1;
-                return Ok(self.pass());
+                return Ok(self.admitted_now());
             }
             let most = state.core.line(now);
             state.line.join(most).ok_or_else(|| self.refused(Reason::Latency, Duration::ZERO))?
@@ -163,7 +163,7 @@ impl Gate {
         let until = deadline.min(came + WAIT_AT_MOST);
         let passed = timeout(until.saturating_duration_since(Instant::now()), in_line).await;
         match passed {
-            Ok(Ok(pass)) => Ok(pass),
+            Ok(Ok(admission)) => Ok(admission),
             _ => Err(self.refused(Reason::Latency, Duration::ZERO)),
         }
     }
@@ -203,8 +203,8 @@ impl Gate {
         self.0.standing()
     }
 
-    fn pass(&self) -> Pass {
-        Pass { gate: Some(self.clone()), entered: Instant::now() }
+    fn admitted_now(&self) -> Admission {
+        Admission { gate: Some(self.clone()), entered: Instant::now() }
     }
 
     fn refused(&self, reason: Reason, wait: Duration) -> Refused {
@@ -231,24 +231,30 @@ impl Gate {
             }
             let Some(next) = state.line.next() else { return };
             state.in_flight += 1;
-            // A pass that finds nobody gives its room back, and takes the lock for it.
+            // An admission without a waiter gives its room back, and takes the lock for it.
             drop(state);
-            drop(next.send(self.pass()));
+            drop(next.send(self.admitted_now()));
         }
     }
 }
 
-/// Leave to append. It takes room until [`Pass::done`] or [`Pass::failed`]; dropped, it gives its room
+/// Leave to append. It takes room until [`Admission::done`] or [`Admission::failed`]; dropped, it gives its room
 /// back and tells nothing, as befits a client that went away.
 #[derive(Debug)]
-#[must_use = "a pass that is dropped gives its room back"]
-pub struct Pass {
+#[must_use = "an admission that is dropped gives its room back"]
+pub struct Admission {
     /// Nothing once it has been given back.
     gate: Option<Gate>,
     entered: Instant,
 }
 
-impl Pass {
+impl Admission {
+    /// The same, with the log's time measured from now: what came before says nothing of the log.
+    pub fn timed_from_now(mut self) -> Admission {
+        self.entered = Instant::now();
+        self
+    }
+
     /// So many records have been appended.
     pub fn done(mut self, records: u64) {
         self.leave(|core, now, took, in_flight| {
@@ -294,7 +300,7 @@ impl Pass {
     }
 }
 
-impl Drop for Pass {
+impl Drop for Admission {
     fn drop(&mut self) {
         self.leave(|_, _, _, _| {});
     }

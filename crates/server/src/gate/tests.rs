@@ -28,22 +28,22 @@ fn soon() -> Instant {
 async fn slow() -> Gate {
     let gate = gate(GateKind::Adaptive);
     for _ in 0..20 {
-        let passes = passes(&gate, LIMIT_LEAST).await;
+        let admissions = admissions(&gate, LIMIT_LEAST).await;
         advance(Duration::from_secs(2)).await;
-        for pass in passes {
-            pass.done(1);
+        for admission in admissions {
+            admission.done(1);
         }
     }
     assert_eq!(gate.standing().limit, Some(LIMIT_LEAST));
     gate
 }
 
-async fn passes(gate: &Gate, number: usize) -> Vec<Pass> {
-    let mut passes = Vec::new();
+async fn admissions(gate: &Gate, number: usize) -> Vec<Admission> {
+    let mut admissions = Vec::new();
     for _ in 0..number {
-        passes.push(gate.enter(1, soon()).await.unwrap());
+        admissions.push(gate.enter(1, soon()).await.unwrap());
     }
-    passes
+    admissions
 }
 
 #[tokio::test(start_paused = true)]
@@ -51,23 +51,23 @@ async fn off_and_closed_gates_admit_everything_at_once() {
     for (kind, number) in [(GateKind::Off, 10_000), (GateKind::Adaptive, LIMIT_MOST)] {
         let gate = gate(kind);
         let came = Instant::now();
-        let passes = passes(&gate, number).await;
+        let admissions = admissions(&gate, number).await;
         assert_eq!(came.elapsed(), Duration::ZERO);
         assert_eq!(gate.standing().in_flight, number);
-        drop(passes);
+        drop(admissions);
         assert_eq!(gate.standing().in_flight, 0);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pass_gives_its_room_back_however_it_ends() {
+async fn an_admission_gives_its_room_back_however_it_ends() {
     let gate = gate(GateKind::Adaptive);
     for n in 0..3 * LIMIT_MOST {
-        let pass = gate.enter(1, soon()).await.unwrap();
+        let admission = gate.enter(1, soon()).await.unwrap();
         match n % 3 {
-            0 => pass.done(1),
-            1 => pass.failed(),
-            _ => drop(pass),
+            0 => admission.done(1),
+            1 => admission.failed(),
+            _ => drop(admission),
         }
     }
     assert_eq!(gate.standing().in_flight, 0);
@@ -76,15 +76,15 @@ async fn a_pass_gives_its_room_back_however_it_ends() {
 #[tokio::test(start_paused = true)]
 async fn who_waits_gets_the_room_that_comes_free_in_order() {
     let gate = slow().await;
-    let mut held = passes(&gate, LIMIT_LEAST).await;
+    let mut held = admissions(&gate, LIMIT_LEAST).await;
     let order = Arc::new(Mutex::new(Vec::new()));
     let mut waiting = JoinSet::new();
     for n in 0..3 {
         let (entered, order) = (gate.clone(), Arc::clone(&order));
         waiting.spawn(async move {
-            let pass = entered.enter(1, soon()).await.unwrap();
+            let admission = entered.enter(1, soon()).await.unwrap();
             order.lock().push(n);
-            pass
+            admission
         });
         while gate.standing().waiting <= n {
             yield_now().await;
@@ -107,7 +107,7 @@ async fn who_waits_gets_the_room_that_comes_free_in_order() {
 #[tokio::test(start_paused = true)]
 async fn nobody_waits_past_the_deadline_or_for_long() {
     let gate = slow().await;
-    let held = passes(&gate, LIMIT_LEAST).await;
+    let held = admissions(&gate, LIMIT_LEAST).await;
     for (deadline, waited) in [(0, 0), (20, 20), (249, 249), (5000, 250)] {
         let came = Instant::now();
         let refused = gate.enter(1, within(Duration::from_millis(deadline))).await.unwrap_err();
@@ -124,7 +124,7 @@ async fn nobody_waits_past_the_deadline_or_for_long() {
 #[tokio::test(start_paused = true)]
 async fn no_more_wait_than_will_have_their_turn() {
     let gate = slow().await;
-    let _held = passes(&gate, LIMIT_LEAST).await;
+    let _held = admissions(&gate, LIMIT_LEAST).await;
     // Some 16 a second end; four of them in a quarter of one.
     let mut waiting = JoinSet::new();
     for _ in 0..100 {
@@ -144,7 +144,7 @@ async fn no_more_wait_than_will_have_their_turn() {
 #[tokio::test(start_paused = true)]
 async fn whoever_leaves_the_line_takes_no_room_with_them() {
     let gate = slow().await;
-    let held = passes(&gate, LIMIT_LEAST).await;
+    let held = admissions(&gate, LIMIT_LEAST).await;
     let left = tokio::spawn({
         let gate = gate.clone();
         async move { gate.enter(1, soon()).await.map(drop) }
@@ -164,8 +164,8 @@ async fn a_stream_that_lags_is_refused_with_the_lag_to_wait_for() {
     let gate = gate(GateKind::Adaptive);
     for n in 0..40 {
         gate.lag(Duration::from_millis(100 * n));
-        if let Ok(pass) = gate.enter(1000, soon()).await {
-            pass.done(1000);
+        if let Ok(admission) = gate.enter(1000, soon()).await {
+            admission.done(1000);
         }
         sleep(Duration::from_millis(100)).await;
     }
@@ -192,11 +192,11 @@ async fn what_comes_in_bulk_is_let_in_as_fast_as_it_is_applied() {
     let mut steps = 0;
     while began.elapsed() < 60 * second {
         match gate.enter(10_000, soon()).await {
-            Ok(pass) => {
+            Ok(admission) => {
                 // At times a step takes as long as a log that is stuck.
                 steps += 1;
                 sleep(Duration::from_millis(if steps % 64 == 0 { 1_500 } else { 20 })).await;
-                pass.done_in_bulk(10_000);
+                admission.done_in_bulk(10_000);
                 appended += 10_000.0;
             }
             Err(_) => sleep(Duration::from_millis(500)).await,
@@ -224,7 +224,7 @@ async fn the_breaker_delays_posts_and_holds_only_so_many() {
     let mut posts = JoinSet::new();
     for _ in 0..WAITING_AT_MOST * 2 {
         let gate = gate.clone();
-        posts.spawn(async move { gate.enter(1, soon()).await.map(|pass| pass.done(1)) });
+        posts.spawn(async move { gate.enter(1, soon()).await.map(|admission| admission.done(1)) });
     }
     let ended = posts.join_all().await;
     let refused: Vec<_> = ended.into_iter().filter_map(Result::err).collect();

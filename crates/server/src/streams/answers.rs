@@ -3,13 +3,13 @@
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use consort_cluster::Place;
-use consort_kernel::AppendError;
+use consort_cluster::{NotStored, Place, SubmitError};
 use consort_views::{Position, text_of};
 use serde::Serialize;
 use std::time::Duration;
 
 use crate::gate::Refused;
+use crate::ingress::{BulkFailure, BulkOutcome, ClaimError, IngressError};
 use crate::problem::Problem;
 
 /// Where an answer says what a query can wait for.
@@ -36,19 +36,47 @@ pub(super) fn accepted(place: &Place) -> Response {
     response
 }
 
+/// One event could not be appended, or not for certain.
+pub(super) fn failed(error: IngressError) -> Problem {
+    match error {
+        IngressError::Overloaded(refused) => overloaded(refused),
+        IngressError::Key(error) => key_not_claimed(&error),
+        IngressError::Append(error) => not_appended(&error),
+    }
+}
+
 /// The gate did not let the request in.
-pub(super) fn refused(refused: Refused) -> Problem {
+fn overloaded(refused: Refused) -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", refused.to_string())
         .retry_after(refused.retry_after)
 }
 
-/// A valid event could not be appended, or not for certain.
-pub(super) fn not_appended(error: &AppendError) -> Problem {
+/// The event's key belongs to another event, or may belong to this one now.
+fn key_not_claimed(error: &ClaimError) -> Problem {
     match error {
-        AppendError::Refused(refusal) => {
+        ClaimError::Reused => Problem::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "key-reused",
+            format!("{error}; this event was not stored: send it with a key of its own"),
+        ),
+        ClaimError::Unsettled(_) => Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "not-stored",
+            format!(
+                "the event was not stored: {error}; send it again with the same 'Idempotency-Key'"
+            ),
+        )
+        .retry_after(RETRY_AFTER),
+    }
+}
+
+/// A valid event could not be appended, or not for certain.
+fn not_appended(error: &SubmitError) -> Problem {
+    match error {
+        SubmitError::Refused(refusal) => {
             Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "event-too-large", refusal.to_string())
         }
-        AppendError::Unknown(fault) => Problem::new(
+        SubmitError::Unknown(fault) => Problem::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "outcome-unknown",
             format!(
@@ -57,12 +85,19 @@ pub(super) fn not_appended(error: &AppendError) -> Problem {
             ),
         )
         .retry_after(RETRY_AFTER),
-        AppendError::Engine(fault) => Problem::new(
+        SubmitError::NotStored(reason) => Problem::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "not-stored",
-            format!("the event was not stored: {fault}; send it again"),
+            format!("the event was not stored: {}; send it again", told(reason)),
         )
         .retry_after(RETRY_AFTER),
+    }
+}
+
+fn told(reason: &NotStored) -> String {
+    match reason {
+        NotStored::Late => "the log was too slow for it to be stored in time".to_owned(),
+        other => other.to_string(),
     }
 }
 
@@ -102,6 +137,16 @@ struct Answer<'a> {
     status: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
+}
+
+impl From<BulkOutcome> for Appended {
+    fn from(outcome: BulkOutcome) -> Self {
+        let failure = outcome.failure.map(|failure| match failure {
+            BulkFailure::Overloaded(refused) => overloaded(refused),
+            BulkFailure::Append(error) => not_appended(&error),
+        });
+        Appended { accepted: outcome.stored, places: outcome.places, failure }
+    }
 }
 
 impl Appended {

@@ -7,7 +7,6 @@ mod inflate;
 mod influx;
 mod lines;
 mod list;
-mod metrics;
 #[cfg(test)]
 mod overload;
 mod points;
@@ -18,30 +17,23 @@ mod sorted;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{MatchedPath, Request};
 use axum::routing::{get, post};
-use consort_cluster::{Appending, Collector, Dock};
-use consort_kernel::{AppendError, Entropy, Records};
 use consort_views::{Definitions, Stream};
 
 use crate::express::{Express, Said};
-use crate::gate::{Gate, GateKind, GateMetrics};
-use crate::metrics::Metrics;
+use crate::gate::GateKind;
+use crate::ingress::{Ingress, IngressSpec, Ingresses};
 pub(crate) use bulk::now;
 pub use lines::{Line, Split};
 pub use list::{OtherWays, list_routes};
-pub(crate) use metrics::StreamMetrics;
 pub use points::PointLines;
 pub(crate) use post::{Outcome, no_such_stream, unreadable};
 pub(crate) use route::Posted;
 pub use route::StreamRoute;
-pub(crate) use sorted::Sorted;
-
-/// How long a post may take in all: the gate's wait, and the log's answer.
-pub(crate) const POST_WITHIN: Duration = Duration::from_secs(10);
+pub(crate) use sorted::{Encoder, Sorted};
 
 /// The path of every stream. One of lines has its own besides, so that its bodies can be told from others
 /// before they are read.
@@ -59,53 +51,33 @@ pub struct Options<'a> {
     pub definitions: &'a Definitions,
     /// The gate of each stream; adaptive where none is named.
     pub gates: BTreeMap<String, GateKind>,
-    /// Appends.
-    pub collector: Collector,
-    /// Randomness for the gates.
-    pub entropy: Arc<dyn Entropy>,
-    /// Where the door's figures are shown.
-    pub metrics: &'a mut Metrics,
+    /// Where the streams get their ingress.
+    pub ingresses: &'a Ingresses,
 }
 
 /// The streams over HTTP; all clones are of the same ones.
 #[derive(Clone)]
 pub struct Streams(Arc<BTreeMap<String, Arc<Entrance>>>);
 
-/// One stream's way in.
+/// One stream's way in: its ingress, and what its events are.
 pub(crate) struct Entrance {
     pub(crate) stream: Arc<Stream>,
-    pub(crate) gate: Gate,
-    /// Where records of each partition wait.
-    docks: Vec<Dock>,
-    pub(crate) metrics: StreamMetrics,
-}
-
-impl Entrance {
-    /// Has records appended to a partition: see [`Dock::enqueue`].
-    pub(crate) fn enqueue(&self, index: u32, records: Records) -> Result<Appending, AppendError> {
-        self.docks[index as usize].enqueue(records)
-    }
+    pub(crate) ingress: Ingress,
 }
 
 impl Streams {
     /// The doors of all streams.
     pub fn new(options: Options<'_>) -> Streams {
-        let Options { definitions, gates, collector, entropy, metrics } = options;
-        let gate_metrics = GateMetrics::register(metrics);
-        let counts = metrics::Counts::register(metrics.registry());
+        let Options { definitions, gates, ingresses } = options;
         let entrance = |stream: &Arc<Stream>| {
             let name = stream.name.to_string();
-            let kind = gates.get(&name).copied().unwrap_or_default();
-            let gate = Gate::new(&name, kind, Arc::clone(&entropy), &gate_metrics);
-            let entrance = Entrance {
-                stream: Arc::clone(stream),
-                gate,
-                docks: (0..stream.partitions)
-                    .map(|index| collector.dock(&stream.partition(index)))
-                    .collect(),
-                metrics: counts.of(&name),
-            };
-            (name, Arc::new(entrance))
+            let ingress = ingresses.open(IngressSpec {
+                stream: stream.name.clone(),
+                partitions: stream.partitions,
+                gate: gates.get(&name).copied().unwrap_or_default(),
+                keys_for: stream.ids_for,
+            });
+            (name, Arc::new(Entrance { stream: Arc::clone(stream), ingress }))
         };
         Streams(Arc::new(definitions.streams.iter().map(entrance).collect()))
     }

@@ -9,7 +9,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode, header};
 use axum::response::Response;
 use consort_cluster::{Appender, Collector, Lanes, TokioRuntime};
-use consort_kernel::memory::{MemoryLog, MemoryStore};
+use consort_kernel::memory::MemoryLog;
 use consort_kernel::{Cursor, Log as _, Most, Name, Partition, SeededEntropy, SystemClock, memory};
 use consort_line::Dialect;
 use consort_views::{Definitions, Schema, Stream, Unknown};
@@ -21,8 +21,9 @@ use tower::ServiceExt as _;
 use super::{Options, Streams};
 use crate::cluster::{Cluster, Resolvers};
 use crate::gate::{Gate, GateKind};
+use crate::ingress::{IngressOptions, Ingresses, POST_WITHIN};
 use crate::metrics::Metrics;
-use crate::views::{self, Paths, Views};
+use crate::views::Paths;
 
 /// More than a lagging stream is let have at once, and less than one step of a post.
 const LINES: usize = 3_000;
@@ -31,9 +32,7 @@ const TOLD_EVERY: Duration = Duration::from_millis(250);
 
 struct Bed {
     log: Arc<MemoryLog>,
-    store: Arc<MemoryStore>,
-    definitions: Arc<Definitions>,
-    streams: Streams,
+    ingresses: Ingresses,
     door: Router,
     gate: Gate,
 }
@@ -49,16 +48,16 @@ fn bed() -> Bed {
     let stream = Stream::plain(Name::new("events").unwrap(), schema);
     let linger = Duration::from_millis(1);
     let definitions = Definitions { streams: vec![Arc::new(stream)], views: Vec::new() };
+    let collector = Collector::new(Arc::new(appender), runtime.clone(), linger, Lanes::Unbounded);
+    let metrics = &mut Metrics::new("0");
+    let ingresses = Ingresses::new(IngressOptions { collector, store, runtime, entropy, metrics });
     let streams = Streams::new(Options {
         definitions: &definitions,
         gates: BTreeMap::from([("events".into(), GateKind::Adaptive)]),
-        collector: Collector::new(Arc::new(appender), runtime, linger, Lanes::Unbounded),
-        entropy,
-        metrics: &mut Metrics::new("0"),
+        ingresses: &ingresses,
     });
-    let gate = streams.entrances()["events"].gate.clone();
-    let (definitions, door) = (Arc::new(definitions), streams.routes(&mut Paths::default()));
-    Bed { log, store, definitions, streams, door, gate }
+    let gate = streams.entrances()["events"].ingress.gate().clone();
+    Bed { log, ingresses, door: streams.routes(&mut Paths::default()), gate }
 }
 
 impl Bed {
@@ -98,7 +97,7 @@ async fn writers_of_lines_hear_of_overload_in_the_words_of_their_database() {
         let came = Instant::now();
         let refused = bed.write(to).await;
         assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE, "{to}");
-        assert!(came.elapsed() <= super::POST_WITHIN, "held for {:?}", came.elapsed());
+        assert!(came.elapsed() <= POST_WITHIN, "held for {:?}", came.elapsed());
         let after = refused.headers()[header::RETRY_AFTER].to_str().unwrap();
         assert!(after.parse::<u64>().is_ok_and(|seconds| seconds > 0), "{after}");
         let body = to_bytes(refused.into_body(), 10_000).await.unwrap();
@@ -119,14 +118,7 @@ async fn a_stream_that_nobody_works_on_is_taken_for_one_that_is_behind() {
     let (bed, mut metrics) = (bed(), Metrics::new("0"));
     // A node that has not joined: it knows of no worker, its own or another's.
     let cluster = Cluster::new(Box::new(|_| 1), Resolvers::default(), &mut metrics);
-    let _views = Views::new(views::Options {
-        definitions: Arc::clone(&bed.definitions),
-        store: bed.store.clone(),
-        runtime: TokioRuntime::current(),
-        cluster,
-        streams: bed.streams.clone(),
-        metrics: &mut metrics,
-    });
+    bed.ingresses.follow_lag(cluster);
     sleep(Duration::from_secs(4)).await;
     for _ in 0..10 {
         let soon = bed.write("/write?db=events").await;

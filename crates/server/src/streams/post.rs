@@ -10,15 +10,16 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use consort_cluster::Place;
-use consort_kernel::{AppendError, Fault, Records};
+use consort_kernel::{Digest, Records};
 use consort_views::{Event, Rejection, Stream, Value};
 use serde_json::value::RawValue;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::answers::{self, Bulk};
 use super::bulk::{self, Intake};
-use super::{Entrance, POST_WITHIN, Streams, influx};
+use super::{Entrance, Streams, influx};
 use crate::express::Said;
+use crate::ingress::{Keyed, POST_WITHIN};
 use crate::problem::Problem;
 use crate::views::path_fields;
 
@@ -125,7 +126,7 @@ pub(super) async fn by_route(
         return Err(not_taken(detail));
     }
     let preset = preset_by(stream, path.iter().map(|(_, text)| text)).map_err(|rejection| {
-        entrance.metrics.rejected.inc();
+        entrance.ingress.metrics().rejected.inc();
         invalid(&rejection)
     })?;
     let (head, body) = request.into_parts();
@@ -192,46 +193,29 @@ pub(super) async fn posted(
     }
     let key = key.given()?;
     let mut event = entrance.stream.schema.fill(&body, preset).map_err(|rejection| {
-        entrance.metrics.rejected.inc();
+        entrance.ingress.metrics().rejected.inc();
         invalid(&rejection)
     })?;
     // The connection reads on while this waits for the log, and needs the room that the body takes.
     drop(body);
+    let keyed = key.is_some();
     event.id = key.or_else(|| entrance.stream.id_in(&event));
-    one(entrance, event).await
+    one(entrance, event, keyed).await
 }
 
-async fn one(entrance: &Entrance, event: Event) -> Result<Outcome, Problem> {
-    let Entrance { stream, gate, metrics, .. } = entrance;
-    let records = Records::one(|bytes| event.encode_to(bytes));
-    let partition = stream.partition_for(&event, records.get(0).unwrap_or_default());
-    drop(event);
+/// Appends one event, whose id is the request's key if it is `keyed`.
+async fn one(entrance: &Entrance, event: Event, keyed: bool) -> Result<Outcome, Problem> {
+    let Entrance { stream, ingress } = entrance;
     let deadline = Instant::now() + POST_WITHIN;
-    let pass = gate.enter(1, deadline).await.map_err(answers::refused)?;
-    let appending = entrance.enqueue(partition, records);
-    let appended = match appending {
-        Ok(appending) => timeout_at(deadline, appending).await.unwrap_or_else(|_| Err(late())),
-        Err(error) => Err(error),
-    };
-    match appended {
-        Ok(place) => {
-            pass.done(1);
-            metrics.accepted.inc();
-            Ok(Outcome::Accepted(place))
-        }
-        Err(error) => {
-            pass.failed();
-            metrics.unappended.inc();
-            Err(answers::not_appended(&error))
-        }
-    }
-}
-
-/// The record is still on its way when the post's time is over: behind a frame that the log does not take,
-/// perhaps.
-fn late() -> AppendError {
-    let fault = format!("the log did not answer within {POST_WITHIN:?}");
-    AppendError::Unknown(Fault::Retryable(fault))
+    let records = Records::one(|bytes| event.encode_to(bytes));
+    let record = records.get(0).unwrap_or_default();
+    let partition = stream.partition_for(&event, record);
+    let key = event.id.filter(|_| keyed);
+    // The record is the event in its canonical form: whitespace, the order of fields, and the route make no
+    // difference to it.
+    let keyed = key.as_deref().map(|key| Keyed { key, digest: Digest::of(record) });
+    let appended = ingress.append(partition, records, keyed, deadline).await;
+    appended.map(Outcome::Accepted).map_err(answers::failed)
 }
 
 /// A list is checked event by event, as lines are.
@@ -241,7 +225,7 @@ async fn list(
     preset: &[Option<Value>],
 ) -> Result<Response, Problem> {
     let items: Vec<&RawValue> = serde_json::from_slice(body).map_err(|error| {
-        entrance.metrics.rejected.inc();
+        entrance.ingress.metrics().rejected.inc();
         let detail = format!("the list of events is not JSON: {error}");
         Problem::new(StatusCode::BAD_REQUEST, "invalid-event", detail)
     })?;
@@ -252,7 +236,7 @@ async fn list(
         match entrance.stream.schema.fill(item.get().as_bytes(), preset.to_vec()) {
             Ok(event) => intake.take(event, &mut bulk),
             Err(rejection) => {
-                entrance.metrics.rejected.inc();
+                entrance.ingress.metrics().rejected.inc();
                 bulk.reject(rejection.to_string());
             }
         }

@@ -3,8 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use consort_cluster::Appending;
-use consort_kernel::AppendError;
+use consort_cluster::{Appending, SubmitError, SubmitOptions};
 use consort_views::Event;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
@@ -43,28 +42,28 @@ impl Inbox {
     pub(super) fn take(&mut self, event: Event) {
         // A datagram is far smaller than what a record may be.
         let _ = self.sorted.push(&self.entrance.stream, event);
-        if self.sorted.is_full() {
+        if self.sorted.batch.is_full() {
             self.send();
         }
     }
 
     /// Sends what was taken, or drops it where there is no room.
     pub(super) fn send(&mut self) {
-        let bytes = self.sorted.bytes;
+        let bytes = self.sorted.batch.bytes();
         if !self.has_room() {
-            self.metrics.overload.inc_by(self.sorted.records);
-            self.sorted.take();
+            self.metrics.overload.inc_by(self.sorted.batch.records());
+            self.sorted.batch.take();
             return;
         }
         let mut sent = Vec::new();
-        for (index, records) in self.sorted.take() {
+        for (index, records) in self.sorted.batch.take() {
             let count = records.len() as u64;
-            match self.entrance.enqueue(index, records) {
+            match self.entrance.ingress.enqueue(index, records, SubmitOptions::default()) {
                 Ok(appending) => sent.push((count, appending)),
-                Err(AppendError::Engine(_)) => {
+                Err(SubmitError::NotStored(_)) => {
                     self.metrics.overload.inc_by(count);
                 }
-                Err(AppendError::Refused(_) | AppendError::Unknown(_)) => {
+                Err(SubmitError::Refused(_) | SubmitError::Unknown(_)) => {
                     self.metrics.unappended.inc_by(count);
                 }
             }
@@ -89,8 +88,9 @@ impl Inbox {
     pub(super) async fn settle(&mut self) {
         let Some(Step { bytes, appended, failed }) = self.steps.next().await else { return };
         self.in_flight -= bytes;
-        self.entrance.metrics.accepted.inc_by(appended);
-        self.entrance.metrics.unappended.inc_by(failed);
+        let counted = self.entrance.ingress.metrics();
+        counted.accepted.inc_by(appended);
+        counted.unappended.inc_by(failed);
         self.metrics.unappended.inc_by(failed);
     }
 }

@@ -164,7 +164,7 @@ impl Receiver {
                     Ok(event) => event.into_iter().for_each(|event| inbox.take(event)),
                     Err(rejection) => {
                         metrics.malformed.inc();
-                        entrance.metrics.rejected.inc();
+                        entrance.ingress.metrics().rejected.inc();
                         if samples.len() < SAMPLES_MOST {
                             samples.push(sample(line, &rejection, received));
                         }

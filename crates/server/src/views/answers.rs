@@ -8,8 +8,9 @@ use axum::extract::rejection::{PathRejection, RawPathParamsRejection};
 use axum::extract::{Path, RawPathParams, RawQuery, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use consort_cluster::Lag;
 use consort_kernel::{QueryError, ReadError};
-use consort_views::{Lag, Page, Position, Query, QueryRefusal, View};
+use consort_views::{Page, Position, Query, QueryRefusal, View};
 use serde_json::json;
 
 use super::{AFTER_WITHIN, Views, path_fields};
@@ -168,7 +169,7 @@ impl Views {
     ) -> Result<Response, Problem> {
         self.wait_for(headers).await?;
         // Heard before the answer is read, so that the answer is no older than it says.
-        let lag = self.0.lags.of(query.view().from.name.as_str());
+        let lag = self.0.ingresses.lag(&query.view().from.name);
         let page = query.answer(&*self.0.store).await.map_err(|error| store_failed(&error))?;
         let csv = wants_csv(headers);
         let (body, media_type) = match csv {

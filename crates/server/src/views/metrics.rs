@@ -10,7 +10,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use std::sync::atomic::AtomicU64;
 
-use super::lag::Lags;
+use crate::ingress::Ingresses;
 use crate::metrics::Metrics;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -37,7 +37,7 @@ pub(super) fn register(
     metrics: &mut Metrics,
     definitions: &Arc<Definitions>,
     store: &Arc<dyn Store>,
-    lags: &Lags,
+    ingresses: &Ingresses,
 ) {
     let events: Family<OutcomeLabel, Gauge> = Family::default();
     let of_views: Family<ViewLabel, Gauge> = Family::default();
@@ -57,10 +57,11 @@ pub(super) fn register(
         "Age of the oldest event that is not applied, in the whole cluster",
         behind.clone(),
     );
-    let (definitions, store, lags) = (Arc::clone(definitions), Arc::clone(store), lags.clone());
+    let (definitions, store, ingresses) =
+        (Arc::clone(definitions), Arc::clone(store), ingresses.clone());
     metrics.refresh_by(move || {
-        let (definitions, store, lags) =
-            (Arc::clone(&definitions), Arc::clone(&store), lags.clone());
+        let (definitions, store, ingresses) =
+            (Arc::clone(&definitions), Arc::clone(&store), ingresses.clone());
         let (events, of_views, behind) = (events.clone(), of_views.clone(), behind.clone());
         async move {
             for stream in &definitions.streams {
@@ -80,7 +81,7 @@ pub(super) fn register(
                         }
                     }
                 }
-                if let Some(lag) = lags.of(&name) {
+                if let Some(lag) = ingresses.lag(&stream.name) {
                     let label = StreamLabel { stream: name };
                     behind.get_or_create(&label).set(lag.behind.as_secs_f64());
                 }

@@ -1,7 +1,6 @@
 //! The views over HTTP: queries by name and by the views' own routes, and how far they are behind.
 
 mod answers;
-mod lag;
 mod metrics;
 mod paths;
 
@@ -16,10 +15,8 @@ use consort_cluster::Runtime;
 use consort_kernel::Store;
 use consort_views::{Definitions, View};
 
-use crate::cluster::Cluster;
+use crate::ingress::Ingresses;
 use crate::metrics::Metrics;
-use crate::streams::Streams;
-use lag::Lags;
 pub use paths::Paths;
 pub(crate) use paths::path_fields;
 
@@ -35,10 +32,8 @@ pub struct Options<'a> {
     pub store: Arc<dyn Store>,
     /// Timers.
     pub runtime: Arc<dyn Runtime>,
-    /// Where the lag is known from.
-    pub cluster: Cluster,
-    /// Whose gates are told the lag.
-    pub streams: Streams,
+    /// Which know how far each stream is behind.
+    pub ingresses: Ingresses,
     /// Where the figures of the views are shown.
     pub metrics: &'a mut Metrics,
 }
@@ -52,19 +47,17 @@ struct Shared {
     definitions: Arc<Definitions>,
     store: Arc<dyn Store>,
     runtime: Arc<dyn Runtime>,
-    lags: Lags,
+    ingresses: Ingresses,
 }
 
 impl Views {
-    /// Begins to follow the lag of all streams, for as long as a clone of this lives. Must be called
-    /// within a tokio runtime.
+    /// The queries of these views.
     pub fn new(options: Options<'_>) -> Views {
-        let Options { definitions, store, runtime, cluster, streams, metrics } = options;
+        let Options { definitions, store, runtime, ingresses, metrics } = options;
         let views = definitions.views.iter().map(|view| (view.name.to_string(), Arc::clone(view)));
         let views = views.collect();
-        let lags = Lags::follow(&definitions, cluster, streams);
-        metrics::register(metrics, &definitions, &store, &lags);
-        Views(Arc::new(Shared { views, definitions, store, runtime, lags }))
+        metrics::register(metrics, &definitions, &store, &ingresses);
+        Views(Arc::new(Shared { views, definitions, store, runtime, ingresses }))
     }
 
     /// `/views`, what is below it, and the views' own routes.

@@ -16,7 +16,7 @@ use consort_kernel::{
 };
 use consort_server::streams::{self, Streams};
 use consort_server::views::Paths;
-use consort_server::{Express, Limits, Metrics, Options, Tokens};
+use consort_server::{Express, IngressOptions, Ingresses, Limits, Metrics, Options, Tokens};
 use consort_views::{Definitions, Field, Route, Schema, Stream, Unknown};
 
 use crate::client::{Answer, Running, SHORT, limited, options, start};
@@ -41,7 +41,10 @@ async fn server_on(log: Arc<dyn Log>, ways: Ways, options: Options) -> Running {
     let (_, store) = memory::open(1, Arc::new(SystemClock::default()));
     let (runtime, entropy) = (TokioRuntime::current(), Arc::new(SeededEntropy::new(7)));
     let second = Duration::from_secs(1);
-    let appender = Appender::new(log, Arc::new(store), runtime.clone(), entropy.clone(), second);
+    let store = Arc::new(store);
+    let appender = Appender::new(log, store.clone(), runtime.clone(), entropy.clone(), second);
+    let collector =
+        Collector::new(Arc::new(appender), runtime.clone(), Duration::ZERO, Lanes::Joined);
     let field = |(name, ty): (&str, &str)| Field { name: name.into(), ty: ty.parse().unwrap() };
     let fields = [("lift", "int 1..60"), ("season", "text 1..8"), ("time", "int 0..1439")];
     let schema = Schema::new(fields.map(field).into(), Unknown::Reject);
@@ -62,12 +65,17 @@ async fn server_on(log: Arc<dyn Log>, ways: Ways, options: Options) -> Running {
         Arc::new(other("top", "POST /lifts/{lift}/seasons/top", ["lift", "name"])),
     ];
     let mut metrics = Metrics::new("0");
+    let ingresses = Ingresses::new(IngressOptions {
+        collector,
+        store,
+        runtime,
+        entropy,
+        metrics: &mut metrics,
+    });
     let streams = Streams::new(streams::Options {
         definitions: &Definitions { streams, views: Vec::new() },
         gates: BTreeMap::new(),
-        collector: Collector::new(Arc::new(appender), runtime, Duration::ZERO, Lanes::Joined),
-        entropy,
-        metrics: &mut metrics,
+        ingresses: &ingresses,
     });
     let mut paths = Paths::default();
     let routes = match ways {

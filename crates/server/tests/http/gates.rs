@@ -13,7 +13,7 @@ use consort_cluster::{Appender, Collector, Lanes, TokioRuntime};
 use consort_kernel::{Name, SeededEntropy, SystemClock, memory};
 use consort_server::streams::{Options, Streams};
 use consort_server::views::Paths;
-use consort_server::{GateKind, Metrics};
+use consort_server::{GateKind, IngressOptions, Ingresses, Metrics};
 use consort_views::{Definitions, Schema, Stream};
 use futures::FutureExt as _;
 use futures::future::join_all;
@@ -24,8 +24,13 @@ fn door() -> Router {
     let (log, store) = memory::open(1, Arc::new(SystemClock::default()));
     let (runtime, entropy) = (TokioRuntime::current(), Arc::new(SeededEntropy::new(7)));
     let second = Duration::from_secs(1);
+    let store = Arc::new(store);
     let appender =
-        Appender::new(Arc::new(log), Arc::new(store), runtime.clone(), entropy.clone(), second);
+        Appender::new(Arc::new(log), store.clone(), runtime.clone(), entropy.clone(), second);
+    let linger = Duration::from_millis(1);
+    let collector = Collector::new(Arc::new(appender), runtime.clone(), linger, Lanes::Unbounded);
+    let metrics = &mut Metrics::new("0");
+    let ingresses = Ingresses::new(IngressOptions { collector, store, runtime, entropy, metrics });
     let stream = |name| Arc::new(Stream::plain(Name::new(name).unwrap(), Schema::default()));
     let streams = vec![stream("breaker"), stream("off")];
     let streams = Streams::new(Options {
@@ -34,14 +39,7 @@ fn door() -> Router {
             ("breaker".into(), GateKind::Breaker),
             ("off".into(), GateKind::Off),
         ]),
-        collector: Collector::new(
-            Arc::new(appender),
-            runtime,
-            Duration::from_millis(1),
-            Lanes::Unbounded,
-        ),
-        entropy,
-        metrics: &mut Metrics::new("0"),
+        ingresses: &ingresses,
     });
     streams.routes(&mut Paths::default())
 }

@@ -1,4 +1,4 @@
-//! What the door of the streams counts on this node.
+//! What ingress counts on this node.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -11,7 +11,7 @@ struct StreamLabel {
 }
 
 /// The counts of all streams.
-pub(super) struct Counts {
+pub(super) struct IngressCounts {
     accepted: Family<StreamLabel, Counter>,
     rejected: Family<StreamLabel, Counter>,
     unappended: Family<StreamLabel, Counter>,
@@ -19,18 +19,18 @@ pub(super) struct Counts {
 
 /// The counts of one stream.
 #[derive(Debug, Clone)]
-pub(crate) struct StreamMetrics {
+pub struct IngressMetrics {
     /// Events that were acknowledged.
-    pub(crate) accepted: Counter,
+    pub accepted: Counter,
     /// Events that were refused for what they are.
-    pub(crate) rejected: Counter,
+    pub rejected: Counter,
     /// Events that were good, and could not be appended, or not for certain.
-    pub(crate) unappended: Counter,
+    pub unappended: Counter,
 }
 
-impl Counts {
-    pub(super) fn register(registry: &mut Registry) -> Counts {
-        let counts = Counts {
+impl IngressCounts {
+    pub(super) fn register(registry: &mut Registry) -> IngressCounts {
+        let counts = IngressCounts {
             accepted: Family::default(),
             rejected: Family::default(),
             unappended: Family::default(),
@@ -50,14 +50,14 @@ impl Counts {
         counts
     }
 
-    pub(super) fn of(&self, stream: &str) -> StreamMetrics {
-        let of = |family: &Family<StreamLabel, Counter>| {
+    pub(super) fn of_stream(&self, stream: &str) -> IngressMetrics {
+        let counter = |family: &Family<StreamLabel, Counter>| {
             family.get_or_create(&StreamLabel { stream: stream.into() }).clone()
         };
-        StreamMetrics {
-            accepted: of(&self.accepted),
-            rejected: of(&self.rejected),
-            unappended: of(&self.unappended),
+        IngressMetrics {
+            accepted: counter(&self.accepted),
+            rejected: counter(&self.rejected),
+            unappended: counter(&self.unappended),
         }
     }
 }

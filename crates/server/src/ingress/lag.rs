@@ -1,18 +1,18 @@
-//! How far the views of each stream are behind, followed all the time: the gates need it, and every answer
-//! says it.
+//! Follows how far the workers of each stream are behind, all the time: the gates need it, and answers show it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use consort_cluster::ClusterStatus;
 use consort_cluster::node::TTL;
-use consort_views::{Definitions, Lag};
+use consort_cluster::{ClusterStatus, Lag};
+use consort_kernel::Name;
 use parking_lot::Mutex;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
+use super::Ingress;
 use crate::cluster::Cluster;
-use crate::streams::Streams;
 
 /// How often the cluster is asked. Nodes say how far behind they are with every heartbeat, twice a second.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -24,52 +24,30 @@ const TELL_EVERY: Duration = Duration::from_millis(100);
 /// first frames and has said so.
 const TAKEN_UP_WITHIN: Duration = Duration::from_secs(2);
 
-/// The lag of every stream. When all clones are dropped, nobody follows it any more.
-#[derive(Clone, Debug)]
-pub(super) struct Lags {
-    known: Arc<Mutex<BTreeMap<String, Lag>>>,
-    _following: Arc<Following>,
+/// The ingresses whose lag is followed, by their streams.
+pub(super) type Followed = Arc<Mutex<BTreeMap<Name, Ingress>>>;
+
+/// The task that follows the lag. It ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct LagFollower(JoinHandle<()>);
+
+impl LagFollower {
+    pub(super) fn start(followed: Followed, cluster: Cluster) -> LagFollower {
+        let teller = Teller { followed, cluster, seen: Mutex::default() };
+        LagFollower(tokio::spawn(teller.run()))
+    }
 }
 
-#[derive(Debug)]
-struct Following(tokio::task::JoinHandle<()>);
-
-impl Drop for Following {
+impl Drop for LagFollower {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-impl Lags {
-    /// Follows the lag, and tells it to the streams' gates.
-    pub(super) fn follow(
-        definitions: &Arc<Definitions>,
-        cluster: Cluster,
-        streams: Streams,
-    ) -> Lags {
-        let known = Arc::<Mutex<BTreeMap<String, Lag>>>::default();
-        let teller = Teller {
-            definitions: Arc::clone(definitions),
-            cluster,
-            streams,
-            known: Arc::clone(&known),
-            seen: Mutex::default(),
-        };
-        Lags { known, _following: Arc::new(Following(tokio::spawn(teller.run()))) }
-    }
-
-    /// The lag of a stream as it was last heard; `None` while nothing is known.
-    pub(super) fn of(&self, stream: &str) -> Option<Lag> {
-        self.known.lock().get(stream).copied()
-    }
-}
-
-/// What tells the lag.
+/// Tells the ingresses their lag.
 struct Teller {
-    definitions: Arc<Definitions>,
+    followed: Followed,
     cluster: Cluster,
-    streams: Streams,
-    known: Arc<Mutex<BTreeMap<String, Lag>>>,
     /// The cluster when it was last seen.
     seen: Mutex<Option<Arc<ClusterStatus>>>,
 }
@@ -93,7 +71,7 @@ impl Teller {
 
     async fn tell(&self) {
         let mut ticks = ticks(TELL_EVERY);
-        let mut streams: BTreeMap<&str, LastKnown> = BTreeMap::new();
+        let mut streams: BTreeMap<Name, LastKnown> = BTreeMap::new();
         loop {
             ticks.tick().await;
             let (now, status) = (Instant::now(), self.seen.lock().clone());
@@ -101,19 +79,14 @@ impl Teller {
             let (id, own) = node.map(|node| (node.id(), node.own_lags())).unwrap_or_default();
             let grace = node.map_or(TTL, |node| node.lease()) + TAKEN_UP_WITHIN;
             let nothing = status.is_none() && own.is_empty();
-            for stream in &self.definitions.streams {
-                let name = stream.name.as_str();
-                let lag = Lag::of(stream, status.as_deref(), id, &own);
-                match nothing {
-                    true => self.known.lock().remove(name),
-                    false => self.known.lock().insert(name.to_string(), lag),
-                };
-                let last =
-                    streams.entry(name).or_insert(LastKnown { at: now, behind: Duration::ZERO });
-                let behind = last.behind(lag, now, grace);
-                if let Some(entrance) = self.streams.entrances().get(name) {
-                    entrance.gate.lag(behind);
-                }
+            for ingress in self.followed.lock().values() {
+                let (stream, partitions) = (ingress.stream(), ingress.partitions());
+                let lag = Lag::from_workers(stream, partitions, status.as_deref(), id, &own);
+                *ingress.0.lag.lock() = (!nothing).then_some(lag);
+                let last = streams
+                    .entry(stream.clone())
+                    .or_insert(LastKnown { at: now, behind: Duration::ZERO });
+                ingress.0.gate.lag(last.behind(lag, now, grace));
             }
         }
     }
@@ -126,9 +99,9 @@ struct LastKnown {
 }
 
 impl LastKnown {
-    /// How far behind a stream is to be taken for. While a partition is without a worker, its lag is not known, and
-    /// does not become less; and if nobody takes it up in time, it grows. Nor does it become less because somebody
-    /// has taken it up who has yet to say how far behind it is; but one who never does is not waited for.
+    /// How far behind a stream counts as. While a partition is without a worker, its lag is not known and does not
+    /// shrink; if no worker takes it up in time, it grows. Nor does it shrink while a new worker has yet to say how
+    /// far behind it is; but that is awaited for a bounded time.
     fn behind(&mut self, lag: Lag, now: Instant, grace: Duration) -> Duration {
         let passed = now - self.at;
         if lag.unattended > 0 {

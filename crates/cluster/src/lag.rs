@@ -1,39 +1,41 @@
-//! How far the views of a stream are behind, by what the workers of its partitions say.
+//! How far the workers of a stream's partitions are behind, by what they say of themselves.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use consort_cluster::{ClusterStatus, Role};
+use consort_kernel::Name;
 
-use crate::part::worker_role;
-use crate::stream::Stream;
+use crate::role::Role;
+use crate::status::ClusterStatus;
+use crate::worker;
 
-/// How far the views of a stream are behind what was accepted.
+/// How far the workers of a stream are behind what was accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lag {
-    /// The age of the oldest event that is not applied, as far as it is known.
+    /// The age of the oldest record that is not applied, as far as it is known.
     pub behind: Duration,
-    /// Partitions that nobody works on, or that stopped: of these nothing is known.
+    /// Partitions without a worker, or with one that stopped: their lag is not known.
     pub unknown: u32,
-    /// Those of them that nobody works on.
+    /// Those of them without a worker.
     pub unattended: u32,
     /// Those of them whose worker has not said yet how far behind it is.
     pub silent: u32,
 }
 
 impl Lag {
-    /// What the cluster's roles say of a stream: those of this node by its `own` lags, and the others by the
-    /// cluster's status, if it is known. What the status has of this node is older than what the node says, and
-    /// of a role that it no longer says anything of, nobody knows.
-    pub fn of(
-        stream: &Stream,
+    /// The lag of a stream with so many partitions: that of this node's roles by its `own` lags, and that of the
+    /// others by the cluster's status, if it is known. The status is older than what the node says of itself, so a
+    /// role that the node no longer mentions counts as unknown.
+    pub fn from_workers(
+        stream: &Name,
+        partitions: u32,
         status: Option<&ClusterStatus>,
         node: &str,
         own: &BTreeMap<Role, Duration>,
     ) -> Lag {
         let mut lag = Lag::default();
-        for index in 0..stream.partitions {
-            let role = worker_role(&stream.name, index);
+        for index in 0..partitions {
+            let role = worker::role(stream, index);
             let known = status.and_then(|status| {
                 let at = status.roles.binary_search_by(|known| known.role.cmp(&role)).ok()?;
                 Some(&status.roles[at])
@@ -56,18 +58,15 @@ impl Lag {
 
 #[cfg(test)]
 mod tests {
-    use consort_cluster::status::RoleStatus;
-    use consort_kernel::Name;
-
     use super::*;
-    use crate::schema::{Schema, Unknown};
+    use crate::status::RoleStatus;
 
     /// Owner, lag, and whether it stopped.
     type Said = (Option<&'static str>, Option<u64>, bool);
 
     fn role(index: u32, (owner, lag, stopped): Said) -> RoleStatus {
         RoleStatus {
-            role: worker_role(&Name::new("s").unwrap(), index),
+            role: worker::role(&Name::new("s").unwrap(), index),
             owner: owner.map(Into::into),
             epoch: 1,
             ready: true,
@@ -82,8 +81,7 @@ mod tests {
 
     #[test]
     fn the_lag_is_that_of_the_worst_partition_and_a_node_knows_its_own_best() {
-        let schema = Schema::new(Vec::new(), Unknown::Ignore);
-        let stream = Stream { partitions: 3, ..Stream::plain(Name::new("s").unwrap(), schema) };
+        let stream = Name::new("s").unwrap();
         let roles = |all: [Said; 3]| ClusterStatus {
             now: 0,
             nodes: vec![],
@@ -113,9 +111,10 @@ mod tests {
         ];
         for (said, own, (behind, unknown, unattended, silent), why) in table {
             let status = said.map(roles);
-            let own = own
-                .map(|(index, lag)| (worker_role(&stream.name, index), Duration::from_millis(lag)));
-            let lag = Lag::of(&stream, status.as_ref(), "me", &own.into_iter().collect());
+            let own =
+                own.map(|(index, lag)| (worker::role(&stream, index), Duration::from_millis(lag)));
+            let own = own.into_iter().collect();
+            let lag = Lag::from_workers(&stream, 3, status.as_ref(), "me", &own);
             let behind = Duration::from_millis(behind);
             assert_eq!(lag, Lag { behind, unknown, unattended, silent }, "{why}");
         }

@@ -1,8 +1,8 @@
-//! How many a round of frames waits for, where each frame costs the same whatever is in it.
+//! How many submissions a round of frames waits for, where each frame costs the same whatever is in it.
 //!
-//! Those who were answered in the last rounds are likely to be back soon with more. So a round begins not with the
-//! first who are back but when most are; how many there are is known by how many were out at once. Nobody waits
-//! long for those who do not come, and who is alone does not wait at all.
+//! Clients that were answered in the last rounds are likely to return soon with more. So a round begins when most of
+//! them are back, not with the first. The number of submissions that were out at once tells how many to expect. The
+//! wait is short for clients that do not return, and a client that is alone does not wait at all.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
@@ -11,19 +11,19 @@ use tokio::sync::Notify;
 
 use crate::runtime::Runtime;
 
-/// How long a round waits for those who are expected: about as long as a broker takes for a frame when it is busy.
+/// How long a round waits for the clients that it expects: about as long as a busy broker takes for a frame.
 const WAIT_MOST: Duration = Duration::from_millis(3);
 
-/// A round begins when all but one in so many are there. Those are on their way through the sockets of a busy
-/// machine, and all others would wait for the last of them.
+/// A round begins when all but one in so many are there. The last ones are still on their way through the sockets of a
+/// busy machine, and all others would wait for them.
 const LATE: usize = 10;
 
 /// With each round that sees fewer, one in so many is no longer expected.
 const FORGOTTEN: usize = 8;
 
-/// Submissions that wait, those that are on their way into the log, and how many are waited for.
+/// Counts the submissions that wait and those on their way into the log, and how many a round waits for.
 #[derive(Debug, Default)]
-pub(super) struct Muster {
+pub(super) struct ReturningClients {
     waiting: AtomicUsize,
     sent: AtomicUsize,
     /// The most that were out at once since the last round began.
@@ -33,7 +33,7 @@ pub(super) struct Muster {
     enough: Notify,
 }
 
-impl Muster {
+impl ReturningClients {
     /// One more waits.
     pub(super) fn arrived(&self) {
         let waiting = self.waiting.fetch_add(1, SeqCst) + 1;
@@ -44,13 +44,18 @@ impl Muster {
         }
     }
 
-    /// So many of those who wait are on their way.
+    /// So many of the waiting submissions left their queue without a frame.
+    pub(super) fn withdrawn(&self, count: usize) {
+        self.waiting.fetch_sub(count, SeqCst);
+    }
+
+    /// So many of the waiting submissions are on their way.
     pub(super) fn sent(&self, count: usize) {
         self.waiting.fetch_sub(count, SeqCst);
         self.sent.fetch_add(count, SeqCst);
     }
 
-    /// What became of so many is known.
+    /// The outcome of so many is known.
     pub(super) fn settled(&self, count: usize) {
         let sent = self.sent.fetch_sub(count, SeqCst);
         self.most.fetch_max(self.waiting.load(SeqCst) + sent, SeqCst);
@@ -98,7 +103,7 @@ mod tests {
     use futures::FutureExt as _;
 
     #[test]
-    fn who_does_not_come_again_is_forgotten_and_who_comes_is_expected_at_once() {
+    fn a_client_that_does_not_return_is_forgotten_and_one_that_comes_is_expected_at_once() {
         assert_eq!(expected(0, 128), 128);
         assert_eq!(expected(128, 120), 120);
         assert_eq!(expected(128, 0), 112);
@@ -107,49 +112,49 @@ mod tests {
     }
 
     #[test]
-    fn a_round_waits_for_most_and_one_alone_for_nobody() {
+    fn a_round_waits_for_most_clients_and_a_single_one_does_not_wait() {
         assert_eq!([0, 1, 2, 3, 10, 11, 128].map(wanted), [1, 1, 1, 2, 9, 9, 115]);
     }
 
     /// A round in which so many came, were sent and settled.
-    fn after_a_round_of(count: usize) -> Muster {
-        let muster = Muster::default();
-        (0..count).for_each(|_| muster.arrived());
-        muster.sent(count);
-        muster.settled(count);
-        muster
+    fn after_a_round_of(count: usize) -> ReturningClients {
+        let clients = ReturningClients::default();
+        (0..count).for_each(|_| clients.arrived());
+        clients.sent(count);
+        clients.settled(count);
+        clients
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_round_begins_as_soon_as_those_it_waits_for_are_there() {
-        let (muster, runtime) = (Arc::new(after_a_round_of(20)), TokioRuntime::current());
-        let mut round = std::pin::pin!(muster.gathered(0, &*runtime));
+    async fn a_round_begins_as_soon_as_the_expected_clients_are_there() {
+        let (clients, runtime) = (Arc::new(after_a_round_of(20)), TokioRuntime::current());
+        let mut round = std::pin::pin!(clients.gathered(0, &*runtime));
         for _ in 0..17 {
-            muster.arrived();
+            clients.arrived();
             assert!((&mut round).now_or_never().is_none());
         }
-        muster.arrived();
+        clients.arrived();
         assert_eq!((&mut round).now_or_never(), Some(20));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_round_does_not_wait_for_long_nor_for_what_is_on_its_way() {
-        let (muster, runtime) = (after_a_round_of(20), TokioRuntime::current());
-        muster.arrived();
+    async fn a_round_waits_briefly_and_not_for_submissions_on_their_way() {
+        let (clients, runtime) = (after_a_round_of(20), TokioRuntime::current());
+        clients.arrived();
         let began = runtime.elapsed();
-        let expected = muster.gathered(0, &*runtime).await;
+        let expected = clients.gathered(0, &*runtime).await;
         let waited = runtime.elapsed() - began;
         assert!(waited >= WAIT_MOST && waited < 2 * WAIT_MOST, "{waited:?}");
-        // Of twenty, eighteen are stuck in the log: nobody is waited for in their stead.
-        (0..18).for_each(|_| muster.arrived());
-        muster.sent(18);
-        assert_eq!(muster.gathered(expected, &*runtime).now_or_never(), Some(17));
+        // Of twenty, eighteen are stuck in the log: the round waits for no others in their stead.
+        (0..18).for_each(|_| clients.arrived());
+        clients.sent(18);
+        assert_eq!(clients.gathered(expected, &*runtime).now_or_never(), Some(17));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_notice_that_came_too_late_does_not_begin_the_next_round() {
-        let (muster, runtime) = (after_a_round_of(20), TokioRuntime::current());
-        muster.enough.notify_one();
-        assert!(muster.gathered(0, &*runtime).now_or_never().is_none());
+        let (clients, runtime) = (after_a_round_of(20), TokioRuntime::current());
+        clients.enough.notify_one();
+        assert!(clients.gathered(0, &*runtime).now_or_never().is_none());
     }
 }
