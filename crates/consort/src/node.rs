@@ -16,6 +16,7 @@ use consort_server::feeds::Feeds;
 use consort_server::udp::{self, Receiving};
 use consort_server::{
     BindError, Cluster, Drained, Express, GateKind, Handle, Limits, Metrics, Probe, Server, Wanted,
+    WebPolicy,
 };
 use consort_views::{DefinitionsError, StreamsPart};
 use parking_lot::Mutex;
@@ -252,6 +253,11 @@ impl Http {
             listen: config.listen,
             limits: limits(config),
             tokens: config.tokens.clone(),
+            web: WebPolicy {
+                advertised: config.advertise.clone(),
+                hosts: config.hosts.clone(),
+                origins: config.origins.clone(),
+            },
             probes,
             metrics,
             express,

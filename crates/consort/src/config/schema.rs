@@ -1,8 +1,10 @@
 //! The table of all settings. A setting exists when it has a row here, and only then.
 
+use std::fmt::Display;
+use std::str::FromStr;
 use std::time::Duration;
 
-use consort_server::Tokens;
+use consort_server::{HostName, Origin, Tokens};
 
 use super::read::{self, Raw, duration_text, size_text};
 use super::{Config, Durability, LogFormat};
@@ -53,7 +55,7 @@ const LEASES: std::ops::RangeInclusive<Duration> =
 const HEARTBEATS: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(50)..=Duration::from_secs(100);
 
-static SETTINGS: [Setting; 25] = [
+static SETTINGS: [Setting; 27] = [
     Setting {
         path: "node.id",
         doc: &[
@@ -116,6 +118,34 @@ static SETTINGS: [Setting; 25] = [
         set: |config, raw| read::path(raw).map(|path| config.http.tokens_file = Some(path)),
         show: |config| config.http.tokens_file.as_ref().map(|path| quoted(&path.to_string_lossy())),
         example: "\"/run/secrets/consort-tokens\"",
+    },
+    Setting {
+        path: "http.hosts",
+        doc: &[
+            "Further host names of this node, such as [\"consort.example.org\"]; ports do not count. Without tokens,",
+            "a request whose Host is not loopback, listen, advertise or one of these: 421.",
+        ],
+        visibility: Visibility::Plain,
+        set: |config, raw| {
+            config.http.hosts = parsed::<HostName>(raw)?;
+            Ok(())
+        },
+        show: |config| Some(list(&config.http.hosts)),
+        example: "",
+    },
+    Setting {
+        path: "http.origins",
+        doc: &[
+            "Web pages that may use this node, by origin, such as [\"https://app.example.org\"].",
+            "A page of any other origin, without a token: 403.",
+        ],
+        visibility: Visibility::Plain,
+        set: |config, raw| {
+            config.http.origins = parsed::<Origin>(raw)?;
+            Ok(())
+        },
+        show: |config| Some(list(&config.http.origins)),
+        example: "",
     },
     Setting {
         path: "http.max_body",
@@ -376,6 +406,24 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Setting> {
 /// name.
 pub(crate) fn visibility_of(leaf: &str) -> Option<Visibility> {
     all().find(|setting| setting.leaf() == leaf).map(|setting| setting.visibility)
+}
+
+/// A list of texts, each of which is parsed.
+fn parsed<T>(raw: &Raw) -> Result<Vec<T>, String>
+where
+    T: FromStr<Err: Display>,
+{
+    let texts = read::texts(raw)?;
+    let parse = |text: &String| {
+        text.parse().map_err(|bad: T::Err| format!("has an entry that cannot be used: {bad}"))
+    };
+    texts.iter().map(parse).collect()
+}
+
+/// A TOML array of basic strings.
+fn list<T: Display>(items: &[T]) -> String {
+    let items: Vec<String> = items.iter().map(|item| quoted(&item.to_string())).collect();
+    format!("[{}]", items.join(", "))
 }
 
 /// A basic TOML string.

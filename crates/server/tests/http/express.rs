@@ -19,6 +19,7 @@ use consort_server::views::Paths;
 use consort_server::{Express, Limits, Metrics, Options, Tokens};
 use consort_views::{Definitions, Field, Route, Schema, Stream, Unknown};
 
+
 use crate::client::{Answer, Running, SHORT, limited, options, start};
 
 const TOKEN: &str = "a-token-of-this-test";
@@ -88,7 +89,9 @@ async fn server_on(log: Arc<dyn Log>, ways: Ways, options: Options) -> Running {
 
 fn post(path: &str, headers: &str, body: &str) -> String {
     let length = body.len();
-    format!("POST {path} HTTP/1.1\r\nhost: t\r\n{headers}content-length: {length}\r\n\r\n{body}")
+    format!(
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\n{headers}content-length: {length}\r\n\r\n{body}"
+    )
 }
 
 /// What an answer says, without what differs from one event to the next.
@@ -134,10 +137,10 @@ async fn the_short_way_answers_as_the_router_does() {
         (post("/lifts/7/seasons/top", json, r#"{"name":"x"}"#), 201),
         (post("/lifts/7/seasons/top", json, r#"{"time":5}"#), 400),
         (post("/lifts/7/seasons/best", json, r#"{"time":5}"#), 405),
-        (format!("GET {path} HTTP/1.1\r\nhost: t\r\n\r\n"), 405),
+        (format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n"), 405),
         (
             format!(
-                "POST {path} HTTP/1.1\r\nhost: t\r\ntransfer-encoding: chunked\r\n\r\n\
+                "POST {path} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n\
                  a\r\n{{\"time\":5}}\r\n0\r\n\r\n"
             ),
             201,
@@ -196,12 +199,12 @@ async fn a_connection_goes_on_whatever_it_brings_next() {
     assert!(date.ends_with("gmt") && date.len() == 29, "{date}");
     // From here on the connection is hyper's, with all that has come of it.
     let invalid = post("/lifts/7/seasons/2026", "", r#"{"time":-1}"#);
-    let ask = "GET /lifts/7/seasons/best HTTP/1.1\r\nhost: t\r\n\r\n";
+    let ask = "GET /lifts/7/seasons/best HTTP/1.1\r\nhost: localhost\r\n\r\n";
     client.send(&(invalid + ask + &plain())).await;
     assert_eq!(client.answer().await.status, 400);
     assert_eq!(client.answer().await.body, "best");
     assert_eq!(client.answer().await.status, 201);
-    let last = "POST /lifts/7/seasons/2026 HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\
+    let last = "POST /lifts/7/seasons/2026 HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
                 content-length: 10\r\n\r\n{\"time\":5}";
     client.send(last).await;
     assert_eq!(client.answer().await.status, 201);
@@ -276,6 +279,46 @@ async fn a_client_that_leaves_while_its_post_waits_takes_no_room() {
 }
 
 #[tokio::test]
+async fn hosts_and_pages_are_checked_by_either_way_alike() {
+    let (router, both) =
+        (server(Ways::Router, options()).await, server(Ways::Both, options()).await);
+    let request = |headers: &str| {
+        format!(
+            "POST /lifts/7/seasons/2026 HTTP/1.1\r\n{headers}content-length: 10\r\n\r\n{{\"time\":5}}"
+        )
+    };
+    let address = both.handle.address();
+    for (headers, status) in [
+        (format!("host: {address}\r\n"), 201),
+        ("host: localhost:7400\r\n".into(), 201),
+        ("host: [::1]\r\n".into(), 201),
+        ("host: evil.example\r\n".into(), 421),
+        ("".into(), 400),
+        ("host: localhost\r\nhost: localhost\r\n".into(), 400),
+        ("host: localhost x\r\n".into(), 400),
+        ("host:\r\n".into(), 400),
+        ("host: localhost\r\norigin: http://localhost\r\n".into(), 201),
+        ("host: localhost\r\norigin: http://localhost:81\r\n".into(), 403),
+        ("host: localhost\r\norigin: null\r\n".into(), 403),
+        ("host: localhost\r\nsec-fetch-site: same-origin\r\n".into(), 201),
+        ("host: localhost\r\nsec-fetch-site: cross-site\r\n".into(), 403),
+        ("host: localhost\r\nsec-fetch-site: same-site\r\n".into(), 403),
+    ] {
+        let request = request(&headers);
+        for server in [&router, &both] {
+            assert_eq!(server.ask(&request).await.status, status, "{headers}");
+            // The same behind a request that made the connection hyper's.
+            let mut client = server.connect().await;
+            client.send("GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+            assert_eq!(client.answer().await.status, 200);
+            client.send(&request).await;
+            assert_eq!(client.answer().await.status, status, "{headers}");
+        }
+    }
+    assert_eq!(accepted(&both).await, 10);
+}
+
+#[tokio::test]
 async fn a_stop_closes_connections_at_rest_and_finishes_what_has_begun() {
     let server = server(Ways::Both, options()).await;
     let plain = post("/lifts/7/seasons/2026", "", r#"{"time":5}"#);
@@ -319,7 +362,7 @@ async fn a_body_that_does_not_come_by_the_short_way_is_answered_408() {
     let server = server(Ways::Short, limited(|limits: &mut Limits| limits.body = SHORT)).await;
     let mut client = server.connect().await;
     client
-        .send("POST /lifts/7/seasons/2026 HTTP/1.1\r\nhost: t\r\ncontent-length: 10\r\n\r\nhalf")
+        .send("POST /lifts/7/seasons/2026 HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\nhalf")
         .await;
     let answer = client.answer().await;
     assert_eq!(answer.status, 408);
@@ -334,7 +377,7 @@ async fn a_body_that_comes_in_two_parts_is_one_event() {
     let server = server(Ways::Short, options()).await;
     let mut client = server.connect().await;
     client
-        .send("POST /lifts/7/seasons/2026 HTTP/1.1\r\nhost: t\r\ncontent-length: 10\r\n\r\n{\"ti")
+        .send("POST /lifts/7/seasons/2026 HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\n{\"ti")
         .await;
     // The server has the first part, and waits for the other, when it has answered somebody else.
     assert_eq!(server.ask(&post("/lifts/7/seasons/2026", "", r#"{"time":5}"#)).await.status, 201);

@@ -6,4 +6,6 @@ mod client;
 mod cluster;
 mod express;
 mod feeds;
+mod framing;
 mod gates;
+mod web;
