@@ -107,13 +107,15 @@ pub(crate) async fn serve(
     }
 }
 
-/// Returns when the client has left. What it sends meanwhile is kept; as long as there is some, it is not looked
-/// whether more comes.
+/// Returns when the client has left. What it sends meanwhile is kept, and then its leaving is not noticed before the
+/// answer is written. A client that only ends its sending side waits for its answer.
 async fn left(socket: &mut Socket<TcpStream>, read: &mut BytesMut) {
     if read.is_empty() {
         read.reserve(BUFFER);
-        if !matches!(socket.read_buf(read).await, Ok(1..)) {
-            return;
+        match socket.read_buf(read).await {
+            Ok(0) => return socket.reset().await,
+            Ok(_) => {}
+            Err(_) => return,
         }
     }
     std::future::pending().await

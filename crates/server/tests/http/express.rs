@@ -19,8 +19,11 @@ use consort_server::views::Paths;
 use consort_server::{Express, Limits, Metrics, Options, Tokens};
 use consort_views::{Definitions, Field, Route, Schema, Stream, Unknown};
 
+use futures::future::join_all;
+use tokio::io::AsyncWriteExt as _;
 
 use crate::client::{Answer, Running, SHORT, limited, options, start};
+use crate::half_close::reset;
 
 const TOKEN: &str = "a-token-of-this-test";
 
@@ -267,7 +270,9 @@ async fn a_client_that_leaves_while_its_post_waits_takes_no_room() {
         found.and_then(|number| number.parse().ok()).unwrap_or(0)
     };
     assert_eq!(open(&server.metrics().await), 3);
-    drop(client);
+    // A reset: that a client closed in order is seen when it is written to, for it may only have ended its sending
+    // side.
+    reset(client.0);
     // Sooner than a post is given up.
     let left = async {
         while open(&server.metrics().await) != 2 {
@@ -316,6 +321,23 @@ async fn hosts_and_pages_are_checked_by_either_way_alike() {
         }
     }
     assert_eq!(accepted(&both).await, 10);
+}
+
+#[tokio::test]
+async fn clients_that_end_their_sending_side_get_their_answers_by_either_way() {
+    for ways in [Ways::Router, Ways::Both] {
+        let server = server(ways, options()).await;
+        let request = post("/lifts/7/seasons/2026", "", r#"{"time":5}"#);
+        let one = || async {
+            let mut client = server.connect().await;
+            client.send(&request).await;
+            client.0.shutdown().await.unwrap();
+            client.answer().await.status
+        };
+        let answers = join_all((0..50).map(|_| one())).await;
+        assert_eq!(answers, [201; 50]);
+        assert_eq!(accepted(&server).await, 50);
+    }
 }
 
 #[tokio::test]

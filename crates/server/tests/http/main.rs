@@ -8,4 +8,5 @@ mod express;
 mod feeds;
 mod framing;
 mod gates;
+mod half_close;
 mod web;
