@@ -432,6 +432,27 @@ fn every_engine_and_broker_of_the_design_is_accepted() {
 }
 
 #[test]
+fn further_hosts_and_origins_are_named_one_by_one() {
+    let text = "[http]\nhosts = ['Consort.example.org', '[fd00::7]']\n\
+                origins = ['https://App.example.org:443', 'http://localhost:3000']";
+    let config = Config::resolve(&file(text)).unwrap_or_else(|problems| panic!("{problems}"));
+    let hosts: Vec<String> = config.http.hosts.iter().map(ToString::to_string).collect();
+    assert_eq!(hosts, ["consort.example.org", "[fd00::7]"]);
+    let origins: Vec<String> = config.http.origins.iter().map(ToString::to_string).collect();
+    assert_eq!(origins, ["https://app.example.org", "http://localhost:3000"]);
+    for (wrong, words) in [
+        ("hosts = ['h:80']", "write a name or address without scheme, port and path"),
+        ("hosts = ['*.example.org']", "'*.example.org' is not a host"),
+        ("hosts = 'h'", "must be a list of texts"),
+        ("origins = ['app.example.org']", "write scheme, host and port without a path"),
+        ("origins = ['null']", "'null' is not an origin"),
+    ] {
+        let told = problems(&format!("[http]\n{wrong}"));
+        assert!(told.contains(words), "{told}");
+    }
+}
+
+#[test]
 fn a_node_is_advertised_by_name_or_address() {
     for address in ["node-a.example.org:7400", "10.0.0.7:80", "[::1]:7400", "localhost:1"] {
         let text = format!("[http]\nadvertise = '{address}'");

@@ -3,12 +3,13 @@
 use crate::bed::{Bed, POSTS, exchange, status};
 
 /// Orders and computations: method, path, type of the body, body.
-const OTHERS: [(&str, &str, &str, &str); 8] = [
+const OTHERS: [(&str, &str, &str, &str); 9] = [
     ("POST", "/api/v2/write?bucket=points", "text/plain", "points v=1"),
     ("POST", "/query?q=CREATE%20DATABASE%20points", "text/plain", ""),
     ("GET", "/once/items/a", "", ""),
     ("POST", "/once/items/a", "application/json", "{}"),
     ("DELETE", "/once/items/a", "", ""),
+    ("POST", "/once/items/purge", "application/json", r#"{"tag":"red"}"#),
     ("POST", "/cluster/nodes/a/drain", "application/json", "{}"),
     ("POST", "/cluster/roles/worker:rides%2F0/resolve", "application/json", r#"{"from":"end"}"#),
     ("POST", "/cluster/roles/worker:rides/0/resolve", "application/json", r#"{"from":"end"}"#),

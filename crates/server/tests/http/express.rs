@@ -257,10 +257,14 @@ impl Log for Stuck {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_while_its_post_waits_takes_no_room() {
+async fn a_client_that_resets_the_connection_while_its_post_waits_takes_no_room() {
     let server = server_on(Arc::new(Stuck), Ways::Both, options()).await;
     let mut client = server.connect().await;
     client.send(&post("/lifts/7/seasons/2026", "", r#"{"time":5}"#)).await;
+    // This one ends its sending side first, by which it has not left.
+    let mut ending = server.connect().await;
+    ending.send(&post("/lifts/7/seasons/2026", "", r#"{"time":5}"#)).await;
+    ending.0.shutdown().await.unwrap();
     // What it sends beyond that is no sign of its leaving.
     let mut other = server.connect().await;
     other.send(&post("/lifts/7/seasons/2026", "", r#"{"time":5}"#).repeat(2)).await;
@@ -269,17 +273,17 @@ async fn a_client_that_leaves_while_its_post_waits_takes_no_room() {
         let found = metrics.lines().find_map(|line| line.strip_prefix(begin));
         found.and_then(|number| number.parse().ok()).unwrap_or(0)
     };
-    assert_eq!(open(&server.metrics().await), 3);
-    // A reset: that a client closed in order is seen when it is written to, for it may only have ended its sending
-    // side.
-    reset(client.0);
-    // Sooner than a post is given up.
-    let left = async {
-        while open(&server.metrics().await) != 2 {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(5), left).await.expect("it is noticed");
+    assert_eq!(open(&server.metrics().await), 4);
+    for (leaving, stay) in [(client, 3), (ending, 2)] {
+        reset(leaving.0);
+        // Sooner than a post is given up.
+        let left = async {
+            while open(&server.metrics().await) != stay {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(5), left).await.expect("it is noticed");
+    }
     drop(other);
 }
 
