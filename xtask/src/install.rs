@@ -15,6 +15,8 @@ const SERVERS: Programs = &[
     ("redis-server", "redis-server"),
     ("rabbitmq-server", "rabbitmq-server"),
     ("influxd", "influxdb"),
+    // Its pages try to use a node that is not theirs.
+    ("chromium", "chromium"),
     // The README's own examples use it.
     ("curl", "curl"),
 ];

@@ -78,7 +78,7 @@ impl Ride {
         let length = body.len();
         Bytes::from(format!(
             "POST /skiers/{resort}/seasons/{season}/days/{day}/skiers/{skier} HTTP/1.1\r\n\
-             host: lifts\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+             host: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
         ))
     }
 }

@@ -67,7 +67,7 @@ fn ask_all(asked: &[(std::net::SocketAddr, String)]) -> Result<Vec<f64>> {
         stream.set_nonblocking(true)?;
         let mut stream = mio::net::TcpStream::from_std(stream);
         poll.registry().register(&mut stream, Token(place), Interest::READABLE)?;
-        let request = format!("GET {path} HTTP/1.1\r\nHost: once\r\n\r\n");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
         let answer = Vec::with_capacity(HEAD_MOST + ANSWER_BYTES);
         askers.push(Asker { stream, request, answer });
         if place % OPEN_AT_ONCE == 0 {

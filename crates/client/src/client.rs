@@ -83,7 +83,8 @@ impl Client {
 
     /// Asks that node `id` hands its roles over and leaves. It has only begun when this returns.
     pub async fn drain(&self, id: &str) -> Result<(), ClientError> {
-        let request = self.request(Method::POST, &["cluster", "nodes", id, "drain"], Bytes::new());
+        let path = ["cluster", "nodes", id, "drain"];
+        let request = self.request(Method::POST, &path, Bytes::from_static(b"{}"));
         self.call(request, ANSWER_WITHIN).await.map(drop)
     }
 

@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use consort_server::axum::Router;
-use consort_server::{BindError, Drained, Express, Handle, Limits, Metrics, Probe, Server};
+use consort_server::{
+    BindError, Drained, Express, Handle, Limits, Metrics, Probe, Server, WebPolicy,
+};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -38,6 +40,11 @@ impl Http {
             metrics,
             express,
             routes,
+            web: WebPolicy {
+                advertised: config.advertise.clone(),
+                hosts: config.hosts.clone(),
+                origins: config.origins.clone(),
+            },
         })
         .await?;
         let handle = server.handle();

@@ -52,7 +52,7 @@ async fn start(sink: &str) -> (Node, Arc<dyn Store>) {
 /// Head and body of an answer, or what there is of it when `words` have come.
 async fn get(address: SocketAddr, path: &str, accept: &str, words: &str) -> (TcpStream, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    let request = format!("GET {path} HTTP/1.0\r\nhost: t\r\naccept: {accept}\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.0\r\nhost: localhost\r\naccept: {accept}\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut text = String::new();
     let reading = async {

@@ -67,6 +67,8 @@ pub(crate) async fn serve(
         .header_read_timeout(None)
         .max_header_size(MAX_HEADER_BYTES)
         .max_buf_size(MAX_BUFFER_BYTES)
+        // The socket watches for clients that leave.
+        .half_close(true)
         .serve_connection(TokioIo::new(socket), answer);
 
     let mut at_rest = false;

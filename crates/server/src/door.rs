@@ -1,5 +1,6 @@
-//! What every request passes on its way in and every answer on its way out: the access token, the
-//! guard on the body, the net under a panicking handler, and the count in the metrics.
+//! What every request passes on its way in and every answer on its way out: the rules on framing, hosts
+//! and web pages, the access token, the guard on the body, the net under a panicking handler, and the
+//! count in the metrics.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -7,18 +8,20 @@ use std::time::Instant;
 
 use axum::body::{Body, HttpBody as _};
 use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
-use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::FutureExt as _;
 
 use crate::body::{BodyFault, GuardedBody};
-use crate::express::Said;
+use crate::framing;
 use crate::limits::Limits;
 use crate::metrics::HttpMetrics;
 use crate::problem::Problem;
 use crate::streams;
-use crate::tokens::Tokens;
+use crate::tokens::{Refusal, Tokens};
+use crate::web::{self, Visitor, WebGuard};
 
 /// Probes of load balancers and orchestrators carry no token, and what they learn is harmless.
 const OPEN_TO_ALL: [&str; 2] = ["/healthz", "/readyz"];
@@ -30,6 +33,7 @@ const UNMATCHED: &str = "unmatched";
 #[derive(Debug)]
 pub(crate) struct Door {
     pub(crate) tokens: Tokens,
+    pub(crate) web: WebGuard,
     pub(crate) limits: Limits,
     pub(crate) metrics: HttpMetrics,
 }
@@ -47,11 +51,44 @@ pub(crate) async fn pass(State(door): State<Arc<Door>>, request: Request, next: 
 
 impl Door {
     async fn answer(&self, request: Request, next: Next, streamed: bool) -> Response {
-        if !OPEN_TO_ALL.contains(&request.uri().path())
-            && let Err(refusal) = self.tokens.admit(Said::by(request.headers()).authorization)
-        {
-            return refusal.into_response();
+        let (head, body) = request.into_parts();
+        let visitor = match self.visitor(&head) {
+            Ok(visitor) => visitor,
+            Err(problem) => return problem.into_response(),
+        };
+        let mut response = match self.web.preflight(&head, &visitor) {
+            Some(answer) => answer,
+            None => match self.admit(&head) {
+                Ok(()) => self.serve(Request::from_parts(head, body), next, streamed).await,
+                Err(refusal) => refusal.into_response(),
+            },
+        };
+        self.web.sign(visitor, response.headers_mut());
+        response
+    }
+
+    /// Refuses requests whose length or host is in doubt, and pages of other origins.
+    fn visitor(&self, head: &Parts) -> Result<Visitor, Problem> {
+        framing::check(&head.headers)?;
+        match self.web.visitor(head)? {
+            // Without tokens every request is admitted, so a token proves something only where there are some.
+            Visitor::Foreign if self.tokens.is_empty() || self.token(head).is_err() => {
+                Err(web::foreign(&head.headers))
+            }
+            visitor => Ok(visitor),
         }
+    }
+
+    fn admit(&self, head: &Parts) -> Result<(), Refusal> {
+        if OPEN_TO_ALL.contains(&head.uri.path()) { Ok(()) } else { self.token(head) }
+    }
+
+    fn token(&self, head: &Parts) -> Result<(), Refusal> {
+        let given = head.headers.get(header::AUTHORIZATION);
+        self.tokens.admit(given.map(|value| value.as_bytes()))
+    }
+
+    async fn serve(&self, request: Request, next: Next, streamed: bool) -> Response {
         // A declared length beyond the bound is refused before a byte of the body is read.
         if !streamed && request.body().size_hint().lower() > self.limits.max_body {
             return BodyFault::TooLarge(self.limits.max_body).problem().into_response();

@@ -22,6 +22,7 @@ use crate::limits::{ACCEPT_PAUSE, Limits, REFUSALS_AT_ONCE};
 use crate::metrics::{HttpMetrics, Metrics};
 use crate::routes;
 use crate::tokens::Tokens;
+use crate::web::{WebGuard, WebPolicy};
 
 /// What a server is made of.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub struct Options {
     pub limits: Limits,
     /// Required for an address that other machines can reach.
     pub tokens: Tokens,
+    /// Which hosts name the node, and which web pages may use it.
+    pub web: WebPolicy,
     /// What `/readyz` asks.
     pub probes: Vec<Probe>,
     pub metrics: Metrics,
@@ -83,7 +86,7 @@ pub enum BindError {
 
 impl Server {
     pub async fn bind(options: Options) -> Result<Server, BindError> {
-        let Options { listen, limits, tokens, probes, metrics, express, routes } = options;
+        let Options { listen, limits, tokens, web, probes, metrics, express, routes } = options;
         if !listen.ip().is_loopback() && tokens.is_empty() {
             return Err(BindError::NeedsTokens(listen));
         }
@@ -95,7 +98,8 @@ impl Server {
         let address = listener.local_addr().map_err(refused)?;
 
         let http = metrics.http();
-        let door = Arc::new(Door { tokens, limits: limits.clone(), metrics: http.clone() });
+        let web = WebGuard::new(web, address.to_string(), !tokens.is_empty());
+        let door = Arc::new(Door { tokens, web, limits: limits.clone(), metrics: http.clone() });
         let router = routes::assemble(routes, probes, metrics, Arc::clone(&door));
         let way = Arc::new(Way::new(express, door));
         let service = Service { way, router, limits, metrics: http.clone() };

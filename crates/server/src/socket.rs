@@ -9,9 +9,16 @@
 //! ```
 //!
 //! While *Answering*, reads are not timed (the body has its own guard); writes always are.
+//!
+//! A client may end its sending side after its request and wait for the answer. From here that looks like
+//! a client that closed its socket: the same FIN comes in both cases, and only bytes sent to a closed socket
+//! come back as a reset. So the end of input ends no request. A reset does, at once: hyper does not look
+//! for it while it has nothing to read or write, but it flushes each time it is woken, so the watch is there.
 
-use std::future::Future as _;
+use std::fmt;
+use std::future::{Future, poll_fn};
 use std::io;
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +26,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
 use crate::limits::Limits;
@@ -56,6 +64,19 @@ pub(crate) struct Socket<S> {
     read_timer: Option<ReadTimer>,
     write_timer: Option<Pin<Box<Sleep>>>,
     lapse: Option<Lapse>,
+    /// The watch for a reset, once the client has ended its sending side.
+    reset: Option<ResetWatch>,
+}
+
+/// Resolves when the connection is reset.
+pub(crate) struct ResetWatch(Pin<Box<dyn Future<Output = ()> + Send>>);
+
+/// The streams under a [`Socket`].
+pub(crate) trait Watched: AsyncRead + AsyncWrite + Unpin {
+    /// Looks at what has arrived, and leaves it there: the number of bytes, 0 at the end of input.
+    fn poll_look(&self, cx: &mut Context<'_>) -> Poll<io::Result<usize>>;
+
+    fn watch_reset(&self) -> ResetWatch;
 }
 
 /// The watch on reads. A timer that was set for an earlier phase is left to run out, and then set anew:
@@ -101,6 +122,7 @@ impl<S> Socket<S> {
             read_timer: None,
             write_timer: None,
             lapse: None,
+            reset: None,
         }
     }
 
@@ -173,6 +195,58 @@ impl<S> Socket<S> {
     }
 }
 
+impl<S: Watched> Socket<S> {
+    /// Waits until the client resets the connection, after it has ended its sending side.
+    pub(crate) async fn reset(&mut self) {
+        poll_fn(|cx| self.poll_reset(cx)).await
+    }
+
+    /// Ready when a client whose request is being answered has left for certain.
+    fn poll_left(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.reset.is_none() {
+            match self.inner.poll_look(cx) {
+                Poll::Ready(Ok(0)) => {}
+                Poll::Ready(Err(_)) => return Poll::Ready(()),
+                // Behind what has arrived nothing can be seen.
+                Poll::Ready(Ok(_)) | Poll::Pending => return Poll::Pending,
+            }
+        }
+        self.poll_reset(cx)
+    }
+
+    fn poll_reset(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let inner = &self.inner;
+        self.reset.get_or_insert_with(|| inner.watch_reset()).0.as_mut().poll(cx)
+    }
+}
+
+impl Watched for TcpStream {
+    fn poll_look(&self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let mut byte = [0];
+        self.poll_peek(cx, &mut ReadBuf::new(&mut byte))
+    }
+
+    /// A second descriptor for the socket, since readiness of the first is taken up by reads: they find it ended
+    /// for ever. Few clients end their sending side, and a connection has one such watch at most.
+    fn watch_reset(&self) -> ResetWatch {
+        let copy = self.as_fd().try_clone_to_owned();
+        let watched = copy.and_then(|copy| TcpStream::from_std(copy.into()));
+        ResetWatch(Box::pin(async move {
+            match watched {
+                Ok(watched) => drop(watched.ready(Interest::ERROR).await),
+                // Without descriptors to spare the answer is written, and a reset is seen then.
+                Err(_) => std::future::pending().await,
+            }
+        }))
+    }
+}
+
+impl fmt::Debug for ResetWatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ResetWatch")
+    }
+}
+
 impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -200,7 +274,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
+impl<S: Watched> AsyncWrite for Socket<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -224,6 +298,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.progress.phase() == Phase::Answering && self.poll_left(cx).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
         Pin::new(&mut self.inner).poll_flush(cx)
     }
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use consort_server::Tokens;
+use consort_server::{HostName, Origin, Tokens};
 
 use super::Config;
 use super::redact::SecretUrl;
@@ -33,6 +33,10 @@ pub struct HttpConfig {
     /// From `tokens`, or from the file named by `tokens_file`.
     pub tokens: Tokens,
     pub tokens_file: Option<PathBuf>,
+    /// Further names of the node, for requests without a token.
+    pub hosts: Vec<HostName>,
+    /// Web pages that may use the node.
+    pub origins: Vec<Origin>,
     pub max_body: u64,
     pub max_connections: usize,
     pub first_byte_timeout: Duration,
@@ -105,6 +109,8 @@ impl Default for HttpConfig {
             advertise: None,
             tokens: Tokens::default(),
             tokens_file: None,
+            hosts: Vec::new(),
+            origins: Vec::new(),
             max_body: limits.max_body,
             max_connections: limits.max_connections,
             first_byte_timeout: limits.first_byte,

@@ -59,7 +59,7 @@ static NODE_SETTINGS: [SettingSpec; 2] = [
     .with_reader(|config, raw| read::folder(raw).map(|data| config.node.data = Some(data))),
 ];
 
-static HTTP: [SettingSpec; 9] = [
+static HTTP: [SettingSpec; 11] = [
     SettingSpec::new(
         "listen",
         &[
@@ -102,6 +102,30 @@ static HTTP: [SettingSpec; 9] = [
     .with_example("\"/run/secrets/consort-tokens\"")
     .with_reader(|config, raw| {
         read::path(raw).map(|path| config.http.tokens_file = Some(path))
+    }),
+    SettingSpec::new(
+        "hosts",
+        &[
+            "Further host names of this node, such as [\"consort.example.org\"]; ports do not count. Without tokens,",
+            "a request whose Host is not loopback, listen, advertise or one of these: 421.",
+        ],
+    )
+    .with_default("[]")
+    .with_reader(|config, raw| {
+        config.http.hosts = read::parsed_texts(raw)?;
+        Ok(())
+    }),
+    SettingSpec::new(
+        "origins",
+        &[
+            "Web pages that may use this node, by origin, such as [\"https://app.example.org\"].",
+            "A page of any other origin, without a token: 403.",
+        ],
+    )
+    .with_default("[]")
+    .with_reader(|config, raw| {
+        config.http.origins = read::parsed_texts(raw)?;
+        Ok(())
     }),
     SettingSpec::new("max_body", &["The largest request body; beyond it: 413."])
         .with_default_from(|| quoted(&size_text(HttpConfig::default().max_body)))

@@ -4,9 +4,11 @@
 //! Each function says in its error what the value must be, as the end of a sentence that begins
 //! with the setting's name. Errors about secrets and URLs never repeat the value.
 
+use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use consort_server::udp::IpNet;
@@ -79,6 +81,17 @@ pub(crate) fn flag(raw: &Raw) -> Read<bool> {
         Raw::Loose(text) if text == "false" => Ok(false),
         other => Err(format!("must be true or false, not {}", other.kind())),
     }
+}
+
+/// A list of texts, each of which is parsed.
+pub(crate) fn parsed_texts<T>(raw: &Raw) -> Result<Vec<T>, String>
+where
+    T: FromStr<Err: Display>,
+{
+    let parse = |text: &String| {
+        text.parse().map_err(|bad: T::Err| format!("has an entry that cannot be used: {bad}"))
+    };
+    texts(raw)?.iter().map(parse).collect()
 }
 
 /// A list of texts; in the environment and in flags, one text with commas.

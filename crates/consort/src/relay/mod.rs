@@ -82,6 +82,7 @@ impl Relay {
             listen: config.http,
             limits: Limits::default(),
             tokens: Tokens::default(),
+            web: consort_server::WebPolicy::default(),
             probes: Vec::new(),
             metrics,
             express: Express::default(),

@@ -67,6 +67,7 @@ impl SampleUpstream {
             listen,
             limits: Limits { max_connections: CONNECTIONS_MOST, ..Limits::default() },
             tokens: Tokens::default(),
+            web: consort_server::WebPolicy::default(),
             probes: Vec::new(),
             metrics: Metrics::new(env!("CARGO_PKG_VERSION")),
             routes,

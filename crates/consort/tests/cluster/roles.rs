@@ -51,7 +51,7 @@ fn shared_by(cluster: &Cluster, ids: &[&str]) -> bool {
 async fn metrics(client: &Client) -> String {
     let address = client.url().trim_start_matches("http://");
     let mut stream = TcpStream::connect(address).await.unwrap();
-    let request = "GET /metrics HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\r\n";
+    let request = "GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();

@@ -144,7 +144,9 @@ async fn a_node_out_of_touch_is_not_ready_and_says_why() {
 async fn ready(node: &Node) -> std::io::Result<String> {
     let url = node.url();
     let mut stream = TcpStream::connect(url.trim_start_matches("http://")).await?;
-    stream.write_all(b"GET /readyz HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\r\n").await?;
+    stream
+        .write_all(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+        .await?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await?;
     Ok(answer)

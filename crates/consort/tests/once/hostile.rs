@@ -3,7 +3,7 @@
 use crate::bed::{Bed, Caller, LASTING, raw};
 
 fn get(target: &str) -> String {
-    format!("GET {target} HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n")
+    format!("GET {target} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
 }
 
 #[tokio::test]

@@ -7,6 +7,8 @@ use consort_testbed::{Port, Process, RedisCluster, RedisOptions, RedisServer, ev
 use futures::future::join_all;
 use serde_json::json;
 use tempfile::TempDir;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
 
 use crate::bed::{Caller, PATIENCE, Said, calls, consort, listens, start_upstream};
 
@@ -122,12 +124,16 @@ async fn a_node_that_is_stopped_while_it_computes_lets_another_take_over_at_once
     let mut bed = Nodes::start(&redis.url(), items).await;
     let path = "/once/items/a?delay=5s";
     let first = bed.nodes[0].1;
-    let gone = tokio::spawn(async move { Caller::of(first).get(path).await });
+    let mut client = TcpStream::connect(first).await.expect("a connection");
+    let request = format!("GET {path} HTTP/1.1\r\nhost: {first}\r\n\r\n");
+    client.write_all(request.as_bytes()).await.expect("the request is sent");
     let upstream = bed.upstream;
     let begun = || async { calls(upstream, "a").await == 1 };
     eventually("the first node computes", PATIENCE, begun).await;
-    // It goes on computing for whoever asks later, but nobody holds up its stop.
-    gone.abort();
+    // The node goes on computing for later requests, but no request holds up its stop. A reset, because a client
+    // that only closes its socket looks like one that waits for its answer.
+    client.set_zero_linger().expect("an option");
+    drop(client);
     let (mut stopped, _) = bed.nodes.remove(0);
     let (answers, ()) = tokio::join!(bed.ask(path, 3), stopped.terminate(PATIENCE));
     one_generation(&answers);

@@ -2,7 +2,7 @@
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -43,8 +43,15 @@ async fn show(State(cluster): State<Cluster>) -> Result<Response, Problem> {
 async fn drain(
     State(cluster): State<Cluster>,
     id: Result<Path<String>, PathRejection>,
+    headers: HeaderMap,
+    body: Bytes,
 ) -> Result<Response, Problem> {
     let Path(id) = id.map_err(bad_path)?;
+    needs_json(&headers)?;
+    let Retirement {} = serde_json::from_slice(&body).map_err(|error| {
+        let detail = format!("the body must be the empty JSON object {{}}: {error}");
+        Problem::new(StatusCode::BAD_REQUEST, "bad-retirement", detail)
+    })?;
     let handle = cluster.handle()?;
     let _turn = cluster.0.drains.acquire().await;
     match handle.request_drain(&id).await {
@@ -62,18 +69,22 @@ async fn drain(
 async fn resolve(
     State(cluster): State<Cluster>,
     role: Result<Path<String>, PathRejection>,
+    headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<Resolved>, Problem> {
     let Path(role) = role.map_err(bad_path)?;
+    needs_json(&headers)?;
     cluster.resolve(&role, &body).await.map(Json)
 }
 
 async fn resolve_partition(
     State(cluster): State<Cluster>,
     role: Result<Path<(String, String)>, PathRejection>,
+    headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<Resolved>, Problem> {
     let Path((stream, index)) = role.map_err(bad_path)?;
+    needs_json(&headers)?;
     cluster.resolve(&format!("{stream}/{index}"), &body).await.map(Json)
 }
 
@@ -136,6 +147,23 @@ fn at_work(role: &RoleStatus) -> Problem {
     };
     Problem::new(StatusCode::CONFLICT, "at-work", detail)
 }
+
+/// Refuses a body that does not say it is JSON. An HTML form cannot say so, so no form can send an operator's
+/// orders, whatever a browser tells about the page it is on.
+fn needs_json(headers: &HeaderMap) -> Result<(), Problem> {
+    let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let media_type = given.and_then(|given| given.split(';').next()).unwrap_or_default();
+    if media_type.trim().eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    let detail = "this needs a JSON body; send 'Content-Type: application/json'";
+    Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content-type", detail))
+}
+
+/// The body of a request to drain a node: `{}`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Retirement {}
 
 /// The body of a decision: `{"from": "first"}`, `{"from": "end"}` or `{"from": 7}`.
 #[derive(Deserialize)]

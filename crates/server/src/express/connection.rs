@@ -18,6 +18,7 @@ use tokio::sync::watch;
 
 use super::head::{self, Head, Read};
 use super::{Cut, Plain, Way};
+use crate::framing;
 use crate::socket::{Phase, Progress, Socket};
 use crate::streams::Outcome;
 
@@ -48,6 +49,11 @@ pub(crate) async fn serve(
     loop {
         let plain = match head::read(&read) {
             Read::Other => return End::Others(read.freeze()),
+            Read::TwoLengths => {
+                // The connection ends, so a client that does not take the answer changes nothing.
+                let _ = socket.write_all(&framing::two_lengths().to_http1()).await;
+                return End::Closed { at_rest: false };
+            }
             Read::More => {
                 read.reserve(BUFFER);
                 let came = tokio::select! {
@@ -68,9 +74,12 @@ pub(crate) async fn serve(
                 }
             }
             Read::Plain(head) => {
-                let Head { body_at, body_length, .. } = head;
-                way.plain(head.path, &head.said, body_length as u64)
-                    .map(|plain| (plain, body_at, body_length))
+                let Head { path, host, said, body_at, body_length } = head;
+                let plain = match way.accepts_host(host) {
+                    true => way.plain(path, &said, body_length as u64),
+                    false => None,
+                };
+                plain.map(|plain| (plain, body_at, body_length))
             }
         };
         let Some((plain, body_at, body_length)) = plain else { return End::Others(read.freeze()) };
@@ -82,7 +91,7 @@ pub(crate) async fn serve(
             tokio::select! {
                 biased;
                 goes_on = answering => goes_on,
-                // Whoever waits no longer makes room for others.
+                // A client that has left makes room for others.
                 () = left(socket, &mut read) => return End::Closed { at_rest: false },
             }
         };
@@ -98,13 +107,15 @@ pub(crate) async fn serve(
     }
 }
 
-/// Returns when the client has left. What it sends meanwhile is kept; as long as there is some, it is not looked
-/// whether more comes.
+/// Returns when the client has left. What it sends meanwhile is kept, and then its leaving is not noticed before the
+/// answer is written. A client that only ends its sending side waits for its answer.
 async fn left(socket: &mut Socket<TcpStream>, read: &mut BytesMut) {
     if read.is_empty() {
         read.reserve(BUFFER);
-        if !matches!(socket.read_buf(read).await, Ok(1..)) {
-            return;
+        match socket.read_buf(read).await {
+            Ok(0) => return socket.reset().await,
+            Ok(_) => {}
+            Err(_) => return,
         }
     }
     std::future::pending().await

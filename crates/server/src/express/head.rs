@@ -36,6 +36,7 @@ impl<'a> Said<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Head<'a> {
     pub(super) path: &'a str,
+    pub(super) host: &'a [u8],
     pub(super) said: Said<'a>,
     /// Where its body begins, and how long that is.
     pub(super) body_at: usize,
@@ -48,6 +49,8 @@ pub(super) enum Read<'a> {
     /// Less than a head.
     More,
     Plain(Head<'a>),
+    /// A head with both a length and a transfer coding.
+    TwoLengths,
     /// What hyper should look at.
     Other,
 }
@@ -57,9 +60,11 @@ pub(super) fn read(bytes: &[u8]) -> Read<'_> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MOST];
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(bytes) {
-        Ok(httparse::Status::Complete(body_at)) => {
-            plain(&request, body_at).map_or(Read::Other, Read::Plain)
-        }
+        Ok(httparse::Status::Complete(body_at)) => match plain(&request, body_at) {
+            Some(head) => Read::Plain(head),
+            None if has_two_lengths(&request) => Read::TwoLengths,
+            None => Read::Other,
+        },
         Ok(httparse::Status::Partial) if bytes.len() < HEAD_MOST => Read::More,
         Ok(httparse::Status::Partial) | Err(_) => Read::Other,
     }
@@ -70,13 +75,14 @@ fn plain<'a>(request: &httparse::Request<'_, 'a>, body_at: usize) -> Option<Head
     if request.method != Some("POST") || request.version != Some(1) {
         return None;
     }
-    let (mut said, mut length) = (Said::default(), None);
+    let (mut said, mut host, mut length) = (Said::default(), None, None);
     for header in request.headers.iter() {
         let is = |name: &str| header.name.eq_ignore_ascii_case(name);
         let once = |place: &mut Option<&'a [u8]>| place.replace(header.value).is_none();
         let fits = match header.name.len() {
             2 if is("te") => false,
-            6 if is("expect") => false,
+            4 if is("host") => once(&mut host),
+            6 if is("expect") || is("origin") => false,
             7 if is("upgrade") || is("trailer") => false,
             10 if is("connection") => header.value.eq_ignore_ascii_case(b"keep-alive"),
             12 if is("content-type") => once(&mut said.content_type),
@@ -85,7 +91,8 @@ fn plain<'a>(request: &httparse::Request<'_, 'a>, body_at: usize) -> Option<Head
             15 if is("idempotency-key") => once(&mut said.idempotency_key),
             16 if is("content-encoding") => false,
             17 if is("transfer-encoding") => false,
-            _ => true,
+            // A browser sends it for a page; the door has the rules on pages.
+            _ => !begins(header.name, "sec-fetch-"),
         };
         if !fits {
             return None;
@@ -93,7 +100,19 @@ fn plain<'a>(request: &httparse::Request<'_, 'a>, body_at: usize) -> Option<Head
     }
     let length = length.filter(|digits| digits.iter().all(u8::is_ascii_digit))?;
     let body_length = std::str::from_utf8(length).ok()?.parse().ok()?;
-    Some(Head { path, said, body_at, body_length })
+    Some(Head { path, host: host?, said, body_at, body_length })
+}
+
+/// hyper drops the length of such a request before anyone can see it, answers by the transfer coding, and ends the
+/// connection, as RFC 9112 §6.3 allows. The first request that is hyper's is refused here; a later one on the same
+/// connection is left to that rule.
+fn has_two_lengths(request: &httparse::Request<'_, '_>) -> bool {
+    let has = |name: &str| request.headers.iter().any(|it| it.name.eq_ignore_ascii_case(name));
+    has("transfer-encoding") && has("content-length")
+}
+
+fn begins(name: &str, with: &str) -> bool {
+    name.get(..with.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(with))
 }
 
 /// What stands for itself in every part of a path.
@@ -106,7 +125,7 @@ mod tests {
     use super::*;
 
     fn post(headers: &str) -> String {
-        format!("POST /lifts/7 HTTP/1.1\r\nhost: t\r\n{headers}\r\n{{}}")
+        format!("POST /lifts/7 HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n{{}}")
     }
 
     fn is_other(text: &str) -> bool {
@@ -121,6 +140,7 @@ mod tests {
         );
         let Read::Plain(head) = read(text.as_bytes()) else { panic!("{text}") };
         assert_eq!(head.path, "/lifts/7");
+        assert_eq!(head.host, b"localhost");
         assert_eq!(&text[head.body_at..], "{}");
         assert_eq!(head.body_length, 2);
         let said = Said {
@@ -143,6 +163,16 @@ mod tests {
     }
 
     #[test]
+    fn a_head_with_a_length_and_a_transfer_coding_is_told_apart() {
+        for headers in [
+            "content-length: 2\r\ntransfer-encoding: chunked\r\n",
+            "Transfer-Encoding: chunked\r\nx: y\r\nContent-Length: 2\r\n",
+        ] {
+            assert_eq!(read(post(headers).as_bytes()), Read::TwoLengths, "{headers}");
+        }
+    }
+
+    #[test]
     fn whatever_else_http_allows_is_left_to_hyper() {
         for headers in [
             "",
@@ -151,7 +181,6 @@ mod tests {
             "content-length: \r\n",
             "content-length: 99999999999999999999\r\n",
             "transfer-encoding: chunked\r\n",
-            "content-length: 2\r\ntransfer-encoding: chunked\r\n",
             "content-length: 2\r\nexpect: 100-continue\r\n",
             "content-length: 2\r\nupgrade: h2c\r\n",
             "content-length: 2\r\ntrailer: x\r\n",
@@ -163,10 +192,17 @@ mod tests {
             "content-length: 2\r\ncontent-type: a\r\ncontent-type: b\r\n",
             "content-length: 2\r\nidempotency-key: a\r\nidempotency-key: b\r\n",
             "content-length: 2\r\nno colon\r\n",
+            "content-length: 2\r\nhost: localhost\r\n",
+            "content-length: 2\r\norigin: http://t\r\n",
+            "content-length: 2\r\nOrigin: null\r\n",
+            "content-length: 2\r\nsec-fetch-site: same-origin\r\n",
+            "content-length: 2\r\nSec-Fetch-Dest: empty\r\n",
         ] {
             assert!(is_other(&post(headers)), "{headers}");
         }
-        let with = |line: &str| format!("{line}\r\ncontent-length: 2\r\n\r\n{{}}");
+        assert!(is_other("POST /lifts/7 HTTP/1.1\r\ncontent-length: 2\r\n\r\n{}"));
+        let with =
+            |line: &str| format!("{line}\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n{{}}");
         for line in [
             "GET /lifts/7 HTTP/1.1",
             "PUT /lifts/7 HTTP/1.1",
@@ -174,7 +210,7 @@ mod tests {
             "POST /lifts/%37 HTTP/1.1",
             "POST /lifts/7?x=y HTTP/1.1",
             "POST /lifts/7;x HTTP/1.1",
-            "POST http://t/lifts/7 HTTP/1.1",
+            "POST http://localhost/lifts/7 HTTP/1.1",
             "POST * HTTP/1.1",
             "POST  /lifts/7 HTTP/1.1",
         ] {

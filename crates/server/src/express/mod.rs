@@ -84,10 +84,19 @@ impl Way {
     pub(crate) fn plain_of(&self, request: &Request<Incoming>) -> Option<Plain> {
         let path = request.uri().path();
         let length = request.body().size_hint().exact()?;
-        if request.method() != Method::POST || path.contains('%') {
+        if request.method() != Method::POST
+            || path.contains('%')
+            || request.uri().authority().is_some()
+            || !self.door.web.is_plain(request.headers())
+        {
             return None;
         }
         self.plain(path, &Said::by(request.headers()), length)
+    }
+
+    /// Whether a `Host` is good. What is wrong with another one, the door tells.
+    fn accepts_host(&self, host: &[u8]) -> bool {
+        self.door.web.accepts_host(host)
     }
 
     /// A plain post of events: to this path, with these headers, and a body of this length.

@@ -6,7 +6,7 @@ use consort_server::prometheus_client::metrics::counter::Counter;
 use consort_server::{BindError, Probe, Server, Tokens};
 
 fn get(path: &str) -> String {
-    format!("GET {path} HTTP/1.1\r\nhost: t\r\n\r\n")
+    format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n")
 }
 
 #[tokio::test]
@@ -62,7 +62,7 @@ async fn an_unknown_path_and_a_wrong_method_are_problems_that_name_them() {
         )
     );
 
-    let wrong = server.ask("DELETE /healthz HTTP/1.1\r\nhost: t\r\n\r\n").await;
+    let wrong = server.ask("DELETE /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
     assert_eq!(wrong.status, 405);
     assert_eq!(wrong.header("allow"), Some("get,head"));
     let (kind, detail) = wrong.problem();
@@ -93,7 +93,7 @@ async fn metrics_tell_what_was_answered() {
     let server = start(options).await;
     server.ask(&get("/healthz")).await;
     server.ask(&get("/nowhere")).await;
-    server.ask("BREW /healthz HTTP/1.1\r\nhost: t\r\n\r\n").await;
+    server.ask("BREW /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
 
     let answer = server.ask(&get("/metrics")).await;
     assert_eq!(
@@ -141,7 +141,8 @@ async fn with_tokens_only_the_probes_are_open_to_all() {
     ] {
         let bearer =
             token.map_or(String::new(), |token| format!("authorization: Bearer {token}\r\n"));
-        let answer = server.ask(&format!("GET {path} HTTP/1.1\r\nhost: t\r\n{bearer}\r\n")).await;
+        let answer =
+            server.ask(&format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n{bearer}\r\n")).await;
         assert_eq!(answer.status, expected, "{path} {token:?}");
         if expected == 401 {
             assert_eq!(answer.problem().0, "no-access");

@@ -44,7 +44,7 @@ async fn headers_that_come_too_slowly_are_answered_408_however_steadily_they_dri
 async fn a_body_that_does_not_arrive_is_answered_408_and_the_connection_ends() {
     let server = start(limited(|limits| limits.body = SHORT)).await;
     let mut client = server.connect().await;
-    client.send("POST /echo HTTP/1.1\r\nhost: t\r\ncontent-length: 10\r\n\r\nhalf").await;
+    client.send("POST /echo HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\nhalf").await;
     let answer = client.answer().await;
     assert_eq!(answer.status, 408);
     assert_eq!(answer.header("connection"), Some("close"));
@@ -60,11 +60,11 @@ async fn a_body_that_does_not_arrive_is_answered_408_and_the_connection_ends() {
 async fn a_body_that_is_too_large_is_answered_413_whether_or_not_its_length_is_declared() {
     let server = start(limited(|limits| limits.max_body = 1000)).await;
     let declared = format!(
-        "POST /echo HTTP/1.1\r\nhost: t\r\ncontent-length: 1001\r\n\r\n{}",
+        "POST /echo HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1001\r\n\r\n{}",
         "x".repeat(1001)
     );
     let chunked = format!(
-        "POST /echo HTTP/1.1\r\nhost: t\r\ntransfer-encoding: chunked\r\n\r\n3e9\r\n{}\r\n0\r\n\r\n",
+        "POST /echo HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n3e9\r\n{}\r\n0\r\n\r\n",
         "x".repeat(1001)
     );
     for request in [declared, chunked] {
@@ -75,7 +75,7 @@ async fn a_body_that_is_too_large_is_answered_413_whether_or_not_its_length_is_d
         assert!(detail.contains("1000 bytes"), "{detail}");
     }
     let fits = format!(
-        "POST /echo HTTP/1.1\r\nhost: t\r\ncontent-length: 1000\r\n\r\n{}",
+        "POST /echo HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n\r\n{}",
         "x".repeat(1000)
     );
     let answer = server.ask(&fits).await;
@@ -88,7 +88,7 @@ async fn the_answer_413_reaches_a_client_that_sends_its_whole_body_first() {
     for _ in 0..20 {
         let body = "x".repeat(300_000);
         let request = format!(
-            "POST /echo HTTP/1.1\r\nhost: t\r\ncontent-length: {}\r\n\r\n{body}",
+            "POST /echo HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         );
         assert_eq!(server.ask(&request).await.status, 413);
@@ -98,8 +98,10 @@ async fn the_answer_413_reaches_a_client_that_sends_its_whole_body_first() {
 #[tokio::test]
 async fn headers_that_are_too_large_or_too_many_are_answered_431() {
     let server = start(options()).await;
-    let large = format!("GET /healthz HTTP/1.1\r\nhost: t\r\nx: {}\r\n\r\n", "y".repeat(40 * 1024));
-    let many = format!("GET /healthz HTTP/1.1\r\nhost: t\r\n{}\r\n", "x: y\r\n".repeat(200));
+    let large =
+        format!("GET /healthz HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "y".repeat(40 * 1024));
+    let many =
+        format!("GET /healthz HTTP/1.1\r\nhost: localhost\r\n{}\r\n", "x: y\r\n".repeat(200));
     for request in [large, many] {
         assert_eq!(server.ask(&request).await.status, 431);
     }
@@ -112,11 +114,11 @@ async fn a_connection_too_many_is_told_503_and_served_once_there_is_room() {
     let mut first = server.connect().await;
     let mut second = server.connect().await;
     for client in [&mut first, &mut second] {
-        client.send("GET /healthz HTTP/1.1\r\nhost: t\r\n\r\n").await;
+        client.send("GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
         assert_eq!(client.answer().await.status, 200);
     }
     assert_eq!(server.handle.open_connections(), 2);
-    let refused = server.ask("GET /healthz HTTP/1.1\r\nhost: t\r\n\r\n").await;
+    let refused = server.ask("GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
     assert_eq!(refused.status, 503);
     assert_eq!(refused.header("retry-after"), Some("1"));
     assert_eq!(refused.problem().0, "too-many-connections");
@@ -130,7 +132,7 @@ async fn a_connection_too_many_is_told_503_and_served_once_there_is_room() {
     })
     .await;
     let mut third = server.connect().await;
-    third.send("GET /metrics HTTP/1.1\r\nhost: t\r\n\r\n").await;
+    third.send("GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
     let metrics = third.answer().await.body;
     assert!(
         metrics.contains(r#"consort_http_connections_refused_total{reason="limit"} 1"#),
@@ -143,7 +145,7 @@ async fn a_connection_is_kept_for_many_requests_and_let_go_when_it_rests_too_lon
     let server = start(limited(|limits| limits.keep_alive_idle = SHORT)).await;
     let mut client = server.connect().await;
     for _ in 0..3 {
-        client.send("POST /echo HTTP/1.1\r\nhost: t\r\ncontent-length: 2\r\n\r\nhi").await;
+        client.send("POST /echo HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\nhi").await;
         assert_eq!(client.answer().await.body, "hi");
     }
     assert!(client.closed_silently().await);
@@ -155,8 +157,9 @@ async fn a_connection_is_kept_for_many_requests_and_let_go_when_it_rests_too_lon
 async fn requests_sent_in_one_go_are_answered_in_order() {
     let server = start(options()).await;
     let mut client = server.connect().await;
-    let post =
-        |body: &str| format!("POST /echo HTTP/1.1\r\nhost: t\r\ncontent-length: 1\r\n\r\n{body}");
+    let post = |body: &str| {
+        format!("POST /echo HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1\r\n\r\n{body}")
+    };
     client.send(&[post("a"), post("b"), post("c")].concat()).await;
     for expected in ["a", "b", "c"] {
         assert_eq!(client.answer().await.body, expected);
@@ -167,7 +170,7 @@ async fn requests_sent_in_one_go_are_answered_in_order() {
 async fn a_client_that_does_not_read_its_answer_is_let_go() {
     let server = start(limited(|limits| limits.write_stall = SHORT)).await;
     let mut deaf = server.connect().await;
-    deaf.send("GET /large HTTP/1.1\r\nhost: t\r\n\r\n").await;
+    deaf.send("GET /large HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
     within(async {
         while !server.metrics().await.contains(r#"consort_http_timeouts_total{reason="write"} 1"#) {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -193,9 +196,9 @@ async fn a_stop_finishes_the_request_in_flight_and_closes_resting_connections() 
     let address = server.handle.address();
     let (mut silent, mut resting, mut busy) =
         (server.connect().await, server.connect().await, server.connect().await);
-    resting.send("GET /healthz HTTP/1.1\r\nhost: t\r\n\r\n").await;
+    resting.send("GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
     assert_eq!(resting.answer().await.status, 200);
-    busy.send("GET /work HTTP/1.1\r\nhost: t\r\n\r\n").await;
+    busy.send("GET /work HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
     within(began.acquire()).await.unwrap().forget();
 
     let ended = server.tell_to_stop();
@@ -228,7 +231,7 @@ async fn a_stop_does_not_wait_for_ever() {
     );
     let server = start(options).await;
     let mut client = server.connect().await;
-    client.send("GET /hang HTTP/1.1\r\nhost: t\r\n\r\n").await;
+    client.send("GET /hang HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
     within(began.acquire()).await.unwrap().forget();
     assert_eq!(server.stop().await.unfinished, 1);
 }

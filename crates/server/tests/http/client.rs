@@ -7,7 +7,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::routing::{get, post};
 use consort_server::{
-    Drained, Express, Handle, Limits, Metrics, Options, Probe, Server, Tokens, axum,
+    Drained, Express, Handle, Limits, Metrics, Options, Probe, Server, Tokens, WebPolicy, axum,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -31,6 +31,7 @@ pub(crate) fn options() -> Options {
         listen: "127.0.0.1:0".parse().unwrap(),
         limits: Limits::default(),
         tokens: Tokens::default(),
+        web: WebPolicy::default(),
         probes: Vec::<Probe>::new(),
         metrics: Metrics::new("1.2.3"),
         express: Express::default(),
@@ -69,7 +70,7 @@ impl Running {
     }
 
     pub(crate) async fn metrics(&self) -> String {
-        self.ask("GET /metrics HTTP/1.1\r\nhost: t\r\n\r\n").await.body
+        self.ask("GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n").await.body
     }
 
     /// Asks for a stop without waiting for it.

@@ -102,12 +102,15 @@ async fn serve() -> (Running, Cluster) {
 }
 
 async fn get(server: &Running, path: &str) -> Answer {
-    server.ask(&format!("GET {path} HTTP/1.1\r\nhost: t\r\n\r\n")).await
+    server.ask(&format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n")).await
 }
 
 async fn post(server: &Running, path: &str, body: &str) -> Answer {
     let length = body.len();
-    let head = format!("POST {path} HTTP/1.1\r\nhost: t\r\ncontent-length: {length}\r\n\r\n");
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+         content-length: {length}\r\n\r\n"
+    );
     server.ask(&(head + body)).await
 }
 
@@ -135,7 +138,7 @@ async fn before_it_has_joined_a_node_says_so() {
     );
     let answers = [
         get(&server, "/cluster").await,
-        post(&server, "/cluster/nodes/a/drain", "").await,
+        post(&server, "/cluster/nodes/a/drain", "{}").await,
         post(&server, "/cluster/roles/worker:s%2F0/resolve", r#"{"from":"end"}"#).await,
     ];
     for answer in answers {
@@ -181,20 +184,55 @@ async fn a_node_is_retired_unless_it_is_unknown_or_the_last() {
     let store = store();
     let node = join("a", &store, &["worker:s/0"], cluster.observer()).await;
     cluster.joined(node.handle());
-    let last = post(&server, "/cluster/nodes/a/drain", "").await;
+    let last = post(&server, "/cluster/nodes/a/drain", "{}").await;
     assert_eq!((last.status, last.problem().0.as_str()), (409, "last-node"));
     assert!(last.problem().1.contains("start another before you retire it"), "{last:?}");
 
     let other = join("b", &store, &["worker:s/0"], cluster.observer()).await;
-    let unknown = post(&server, "/cluster/nodes/c/drain", "").await;
+    let unknown = post(&server, "/cluster/nodes/c/drain", "{}").await;
     let said = "there is no live node 'c': there are a, b";
     assert_eq!((unknown.status, unknown.problem()), (404, ("no-such-node".into(), said.into())));
 
-    let accepted = post(&server, "/cluster/nodes/a/drain", "").await;
+    let accepted = post(&server, "/cluster/nodes/a/drain", "{}").await;
     assert_eq!((accepted.status, accepted.body.as_str()), (202, r#"{"draining":"a"}"#));
     assert_eq!(within(node.ended()).await, Left::Drained);
     let ready = get(&server, "/readyz").await;
     assert_eq!((ready.status, ready.problem().1.as_str()), (503, "cluster: the node was retired"));
+    drop(other);
+}
+
+#[tokio::test]
+async fn orders_need_a_json_body_so_that_no_form_can_send_them() {
+    let (server, cluster) = serve().await;
+    let store = store();
+    let node = join("a", &store, &["worker:lost/0"], cluster.observer()).await;
+    let other = join("b", &store, &["worker:lost/0"], cluster.observer()).await;
+    cluster.joined(node.handle());
+    let drain = "/cluster/nodes/a/drain";
+    let resolve = "/cluster/roles/worker:lost%2F0/resolve";
+    let end = r#"{"from":"end"}"#;
+    for (path, content_type, body, status, kind) in [
+        (drain, "", "", 415, "content-type"),
+        (drain, "content-type: text/plain\r\n", "{}", 415, "content-type"),
+        (drain, "content-type: application/x-www-form-urlencoded\r\n", "{}", 415, "content-type"),
+        (drain, "content-type: multipart/form-data\r\n", "{}", 415, "content-type"),
+        (drain, "content-type: application/json\r\n", "", 400, "bad-retirement"),
+        (drain, "content-type: application/json\r\n", r#"{"now":true}"#, 400, "bad-retirement"),
+        (resolve, "", end, 415, "content-type"),
+        (resolve, "content-type: text/plain\r\n", end, 415, "content-type"),
+        ("/cluster/roles/worker:lost/0/resolve", "", end, 415, "content-type"),
+    ] {
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\n{content_type}content-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let answer = server.ask(&request).await;
+        assert_eq!((answer.status, answer.problem().0.as_str()), (status, kind), "{request}");
+    }
+    let charset = "content-type: Application/JSON; charset=utf-8\r\ncontent-length: 2\r\n\r\n{}";
+    let accepted =
+        server.ask(&format!("POST {drain} HTTP/1.1\r\nhost: localhost\r\n{charset}")).await;
+    assert_eq!(accepted.status, 202, "{accepted:?}");
     drop(other);
 }
 

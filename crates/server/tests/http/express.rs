@@ -19,7 +19,11 @@ use consort_server::views::Paths;
 use consort_server::{Express, IngressOptions, Ingresses, Limits, Metrics, Options, Tokens};
 use consort_views::{Definitions, Field, Route, Schema, Stream, Unknown};
 
+use futures::future::join_all;
+use tokio::io::AsyncWriteExt as _;
+
 use crate::client::{Answer, Running, SHORT, limited, options, start};
+use crate::half_close::reset;
 
 const TOKEN: &str = "a-token-of-this-test";
 
@@ -96,7 +100,9 @@ async fn server_on(log: Arc<dyn Log>, ways: Ways, options: Options) -> Running {
 
 fn post(path: &str, headers: &str, body: &str) -> String {
     let length = body.len();
-    format!("POST {path} HTTP/1.1\r\nhost: t\r\n{headers}content-length: {length}\r\n\r\n{body}")
+    format!(
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\n{headers}content-length: {length}\r\n\r\n{body}"
+    )
 }
 
 /// What an answer says, without what differs from one event to the next.
@@ -142,10 +148,10 @@ async fn the_short_way_answers_as_the_router_does() {
         (post("/lifts/7/seasons/top", json, r#"{"name":"x"}"#), 201),
         (post("/lifts/7/seasons/top", json, r#"{"time":5}"#), 400),
         (post("/lifts/7/seasons/best", json, r#"{"time":5}"#), 405),
-        (format!("GET {path} HTTP/1.1\r\nhost: t\r\n\r\n"), 405),
+        (format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n"), 405),
         (
             format!(
-                "POST {path} HTTP/1.1\r\nhost: t\r\ntransfer-encoding: chunked\r\n\r\n\
+                "POST {path} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n\
                  a\r\n{{\"time\":5}}\r\n0\r\n\r\n"
             ),
             201,
@@ -204,12 +210,12 @@ async fn a_connection_goes_on_whatever_it_brings_next() {
     assert!(date.ends_with("gmt") && date.len() == 29, "{date}");
     // From here on the connection is hyper's, with all that has come of it.
     let invalid = post("/lifts/7/seasons/2026", "", r#"{"time":-1}"#);
-    let ask = "GET /lifts/7/seasons/best HTTP/1.1\r\nhost: t\r\n\r\n";
+    let ask = "GET /lifts/7/seasons/best HTTP/1.1\r\nhost: localhost\r\n\r\n";
     client.send(&(invalid + ask + &plain())).await;
     assert_eq!(client.answer().await.status, 400);
     assert_eq!(client.answer().await.body, "best");
     assert_eq!(client.answer().await.status, 201);
-    let last = "POST /lifts/7/seasons/2026 HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\
+    let last = "POST /lifts/7/seasons/2026 HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
                 content-length: 10\r\n\r\n{\"time\":5}";
     client.send(last).await;
     assert_eq!(client.answer().await.status, 201);
@@ -259,10 +265,14 @@ impl Log for Stuck {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_while_its_post_waits_takes_no_room() {
+async fn a_client_that_resets_the_connection_while_its_post_waits_takes_no_room() {
     let server = server_on(Arc::new(Stuck), Ways::Both, options()).await;
     let mut client = server.connect().await;
     client.send(&post("/lifts/7/seasons/2026", "", r#"{"time":5}"#)).await;
+    // This one ends its sending side first, by which it has not left.
+    let mut ending = server.connect().await;
+    ending.send(&post("/lifts/7/seasons/2026", "", r#"{"time":5}"#)).await;
+    ending.0.shutdown().await.unwrap();
     // What it sends beyond that is no sign of its leaving.
     let mut other = server.connect().await;
     other.send(&post("/lifts/7/seasons/2026", "", r#"{"time":5}"#).repeat(2)).await;
@@ -271,16 +281,75 @@ async fn a_client_that_leaves_while_its_post_waits_takes_no_room() {
         let found = metrics.lines().find_map(|line| line.strip_prefix(begin));
         found.and_then(|number| number.parse().ok()).unwrap_or(0)
     };
-    assert_eq!(open(&server.metrics().await), 3);
-    drop(client);
-    // Sooner than a post is given up.
-    let left = async {
-        while open(&server.metrics().await) != 2 {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(5), left).await.expect("it is noticed");
+    assert_eq!(open(&server.metrics().await), 4);
+    for (leaving, stay) in [(client, 3), (ending, 2)] {
+        reset(leaving.0);
+        // Sooner than a post is given up.
+        let left = async {
+            while open(&server.metrics().await) != stay {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(5), left).await.expect("it is noticed");
+    }
     drop(other);
+}
+
+#[tokio::test]
+async fn hosts_and_pages_are_checked_by_either_way_alike() {
+    let (router, both) =
+        (server(Ways::Router, options()).await, server(Ways::Both, options()).await);
+    let request = |headers: &str| {
+        format!(
+            "POST /lifts/7/seasons/2026 HTTP/1.1\r\n{headers}content-length: 10\r\n\r\n{{\"time\":5}}"
+        )
+    };
+    let address = both.handle.address();
+    for (headers, status) in [
+        (format!("host: {address}\r\n"), 201),
+        ("host: localhost:7400\r\n".into(), 201),
+        ("host: [::1]\r\n".into(), 201),
+        ("host: evil.example\r\n".into(), 421),
+        ("".into(), 400),
+        ("host: localhost\r\nhost: localhost\r\n".into(), 400),
+        ("host: localhost x\r\n".into(), 400),
+        ("host:\r\n".into(), 400),
+        ("host: localhost\r\norigin: http://localhost\r\n".into(), 201),
+        ("host: localhost\r\norigin: http://localhost:81\r\n".into(), 403),
+        ("host: localhost\r\norigin: null\r\n".into(), 403),
+        ("host: localhost\r\nsec-fetch-site: same-origin\r\n".into(), 201),
+        ("host: localhost\r\nsec-fetch-site: cross-site\r\n".into(), 403),
+        ("host: localhost\r\nsec-fetch-site: same-site\r\n".into(), 403),
+    ] {
+        let request = request(&headers);
+        for server in [&router, &both] {
+            assert_eq!(server.ask(&request).await.status, status, "{headers}");
+            // The same behind a request that made the connection hyper's.
+            let mut client = server.connect().await;
+            client.send("GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+            assert_eq!(client.answer().await.status, 200);
+            client.send(&request).await;
+            assert_eq!(client.answer().await.status, status, "{headers}");
+        }
+    }
+    assert_eq!(accepted(&both).await, 10);
+}
+
+#[tokio::test]
+async fn clients_that_end_their_sending_side_get_their_answers_by_either_way() {
+    for ways in [Ways::Router, Ways::Both] {
+        let server = server(ways, options()).await;
+        let request = post("/lifts/7/seasons/2026", "", r#"{"time":5}"#);
+        let one = || async {
+            let mut client = server.connect().await;
+            client.send(&request).await;
+            client.0.shutdown().await.unwrap();
+            client.answer().await.status
+        };
+        let answers = join_all((0..50).map(|_| one())).await;
+        assert_eq!(answers, [201; 50]);
+        assert_eq!(accepted(&server).await, 50);
+    }
 }
 
 #[tokio::test]
@@ -327,7 +396,7 @@ async fn a_body_that_does_not_come_by_the_short_way_is_answered_408() {
     let server = server(Ways::Short, limited(|limits: &mut Limits| limits.body = SHORT)).await;
     let mut client = server.connect().await;
     client
-        .send("POST /lifts/7/seasons/2026 HTTP/1.1\r\nhost: t\r\ncontent-length: 10\r\n\r\nhalf")
+        .send("POST /lifts/7/seasons/2026 HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\nhalf")
         .await;
     let answer = client.answer().await;
     assert_eq!(answer.status, 408);
@@ -342,7 +411,7 @@ async fn a_body_that_comes_in_two_parts_is_one_event() {
     let server = server(Ways::Short, options()).await;
     let mut client = server.connect().await;
     client
-        .send("POST /lifts/7/seasons/2026 HTTP/1.1\r\nhost: t\r\ncontent-length: 10\r\n\r\n{\"ti")
+        .send("POST /lifts/7/seasons/2026 HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\n{\"ti")
         .await;
     // The server has the first part, and waits for the other, when it has answered somebody else.
     assert_eq!(server.ask(&post("/lifts/7/seasons/2026", "", r#"{"time":5}"#)).await.status, 201);

@@ -74,7 +74,7 @@ impl Bed {
     }
 
     async fn get(&self, path: &str) -> Answer {
-        self.running.ask(&format!("GET {path} HTTP/1.1\r\nhost: t\r\n\r\n")).await
+        self.running.ask(&format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n")).await
     }
 
     async fn events(&self, headers: &str) -> Stream {

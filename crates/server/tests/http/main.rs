@@ -6,4 +6,7 @@ mod client;
 mod cluster;
 mod express;
 mod feeds;
+mod framing;
 mod gates;
+mod half_close;
+mod web;

@@ -224,7 +224,7 @@ fn the_reference_has_every_setting_once_with_an_example() {
     ];
     assert_eq!(names, expected);
     let count: usize = tables.iter().map(|table| table.settings.len()).sum();
-    assert_eq!(count, 26 + 62 + 2);
+    assert_eq!(count, 28 + 62 + 2);
     let mut paths = BTreeSet::new();
     for table in &tables {
         for setting in &table.settings {

@@ -79,3 +79,24 @@ fn the_data_folder_is_the_one_that_is_given_or_suits_the_engine() {
     let tour = Config::resolve(&Sources::default()).unwrap();
     assert_eq!(tour.data_folder(), Path::new("./consort-tour/node"));
 }
+
+#[test]
+fn further_hosts_and_origins_are_named_one_by_one() {
+    let text = "[http]\nhosts = ['Consort.example.org', '[fd00::7]']\n\
+                origins = ['https://App.example.org:443', 'http://localhost:3000']";
+    let config = Config::resolve(&file(text)).unwrap_or_else(|problems| panic!("{problems}"));
+    let hosts: Vec<String> = config.http.hosts.iter().map(ToString::to_string).collect();
+    assert_eq!(hosts, ["consort.example.org", "[fd00::7]"]);
+    let origins: Vec<String> = config.http.origins.iter().map(ToString::to_string).collect();
+    assert_eq!(origins, ["https://app.example.org", "http://localhost:3000"]);
+    for (wrong, words) in [
+        ("hosts = ['h:80']", "write a name or address without scheme, port and path"),
+        ("hosts = ['*.example.org']", "'*.example.org' is not a host"),
+        ("hosts = 'h'", "must be a list of texts"),
+        ("origins = ['app.example.org']", "write scheme, host and port without a path"),
+        ("origins = ['null']", "'null' is not an origin"),
+    ] {
+        let told = problems(&format!("[http]\n{wrong}"));
+        assert!(told.contains(words), "{told}");
+    }
+}
