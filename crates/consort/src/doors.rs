@@ -1,8 +1,10 @@
 //! The ways in and out of a node's streams, views, feeds and spaces of once: HTTP, and datagrams in.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 
+use consort_kernel::Turns;
 use consort_once::Once;
 use consort_server::axum::Router;
 use consort_server::feeds::{self, Feeds};
@@ -15,6 +17,7 @@ use consort_views::Definitions;
 
 use crate::delivering::Delivering;
 use crate::ground::Ground;
+use crate::node::cores;
 
 /// Streams in, views and rows out, and answers that are computed once.
 #[derive(Debug)]
@@ -34,11 +37,14 @@ impl Doors {
         ground: &Ground,
         cluster: &Cluster,
         metrics: &mut Metrics,
-    ) -> Doors {
+    ) -> io::Result<Doors> {
+        // Behind requests, as roles are: a long body must not hold up short ones.
+        let intake = ground.threads("intake", cores(), Turns::Later)?;
         let streams = Streams::new(streams::Options {
             definitions,
             gates,
             collector: ground.collector.clone(),
+            intake,
             entropy: Arc::clone(&ground.entropy),
             metrics,
         });
@@ -61,7 +67,7 @@ impl Doors {
         });
         let (once, spaces) = once;
         let spaces = Spaces::new(once::Options { spaces, once: once.clone(), metrics });
-        Doors { streams, views, feeds, spaces }
+        Ok(Doors { streams, views, feeds, spaces })
     }
 
     /// The feeds, whose subscribers have to go before the server can end.

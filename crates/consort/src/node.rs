@@ -114,7 +114,8 @@ impl Node {
             &ground,
             &cluster,
             &mut metrics,
-        );
+        )
+        .map_err(StartError::Threads)?;
         let bound = doors.open_udp(datagrams(&config), &ground, &mut metrics)?;
         let udp = bound.addresses();
         let (routes, express) = doors.routes();
@@ -279,7 +280,7 @@ impl Http {
 }
 
 /// How many there are, or one if nobody knows.
-fn cores() -> usize {
+pub(crate) fn cores() -> usize {
     available_parallelism().map_or(1, NonZero::get)
 }
 

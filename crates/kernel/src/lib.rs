@@ -5,6 +5,7 @@
 //! It names no engine but one: [`memory`], which is the model the others are compared with. Nothing in
 //! this crate does I/O.
 
+pub mod budget;
 pub mod clock;
 pub mod commit;
 #[cfg(feature = "contract")]
@@ -31,6 +32,7 @@ pub mod store;
 pub mod turns;
 pub mod wake;
 
+pub use budget::Budget;
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
 pub use commit::{Cell, Commit, Committed, Expect, Kind, Lane, Note, Operation, Value};
 pub use cursor::{Cursor, sound};

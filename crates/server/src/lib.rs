@@ -17,6 +17,7 @@ pub mod feeds;
 mod gate;
 mod health;
 mod limits;
+mod memory;
 mod metrics;
 pub mod once;
 mod problem;

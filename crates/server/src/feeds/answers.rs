@@ -8,7 +8,7 @@ use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use consort_feeds::{Page, Place, parked, row_json};
-use consort_kernel::{ReadError, Row};
+use consort_kernel::{Budget, ReadError, Row};
 use serde_json::json;
 
 use super::{Feeds, Seat, events};
@@ -92,10 +92,12 @@ async fn page(mut seat: Seat, place: &Place, asked: &Asked) -> Result<Response, 
         () = seat.until_closed() => subscription.read(place, asked.limit, Duration::ZERO).await,
     };
     let Page { rows, next } = page.map_err(|error| failed(&error))?;
-    let mut body = String::new();
+    let (mut body, mut budget) = (String::new(), Budget::default());
     for (row, _) in &rows {
-        body.push_str(&shown(row.as_ref()));
+        let line = shown(row.as_ref());
+        body.push_str(&line);
         body.push('\n');
+        budget.spend(line.len()).await;
     }
     let mut response = body.into_response();
     let headers = response.headers_mut();

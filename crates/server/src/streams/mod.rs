@@ -2,10 +2,12 @@
 //! durable.
 
 mod answers;
+mod apart;
 mod bulk;
 mod inflate;
 mod influx;
 mod lines;
+mod list;
 mod metrics;
 #[cfg(test)]
 mod overload;
@@ -22,7 +24,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{MatchedPath, Request};
 use axum::routing::{get, post};
-use consort_cluster::{Appending, Collector, Dock};
+use consort_cluster::{Appending, Collector, Dock, Runtime};
 use consort_kernel::{AppendError, Entropy, Records};
 use consort_views::{Definitions, Stream};
 
@@ -59,6 +61,8 @@ pub struct Options<'a> {
     pub gates: BTreeMap<String, GateKind>,
     /// Appends.
     pub collector: Collector,
+    /// Where the events of bodies that are not small are taken: threads that no other requests share.
+    pub intake: Arc<dyn Runtime>,
     /// Randomness for the gates.
     pub entropy: Arc<dyn Entropy>,
     /// Where the door's figures are shown.
@@ -75,6 +79,8 @@ pub(crate) struct Entrance {
     pub(crate) gate: Gate,
     /// Where records of each partition wait.
     docks: Vec<Dock>,
+    /// Where the events of bodies that are not small are taken.
+    intake: Arc<dyn Runtime>,
     pub(crate) metrics: StreamMetrics,
 }
 
@@ -88,7 +94,7 @@ impl Entrance {
 impl Streams {
     /// The doors of all streams.
     pub fn new(options: Options<'_>) -> Streams {
-        let Options { definitions, gates, collector, entropy, metrics } = options;
+        let Options { definitions, gates, collector, intake, entropy, metrics } = options;
         let gate_metrics = GateMetrics::register(metrics);
         let counts = metrics::Counts::register(metrics.registry());
         let entrance = |stream: &Arc<Stream>| {
@@ -101,6 +107,7 @@ impl Streams {
                 docks: (0..stream.partitions)
                     .map(|index| collector.dock(&stream.partition(index)))
                     .collect(),
+                intake: Arc::clone(&intake),
                 metrics: counts.of(&name),
             };
             (name, Arc::new(entrance))

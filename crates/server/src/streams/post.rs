@@ -2,23 +2,23 @@
 
 use std::sync::Arc;
 
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::rejection::{PathRejection, RawPathParamsRejection};
 use axum::extract::{Path, RawPathParams, Request, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use consort_cluster::Place;
-use consort_kernel::{AppendError, Fault, Records};
+use consort_kernel::{AppendError, Budget, Fault, Records};
 use consort_views::{Event, Rejection, Stream, Value};
-use serde_json::value::RawValue;
+use futures::StreamExt as _;
 use tokio::time::{Instant, timeout_at};
 
-use super::answers::{self, Bulk};
-use super::bulk::{self, Intake};
-use super::{Entrance, POST_WITHIN, Streams, influx};
+use super::list::list;
+use super::{Entrance, POST_WITHIN, Streams, answers, apart, bulk, influx};
 use crate::express::Said;
+use crate::memory::BodyShare;
 use crate::problem::Problem;
 use crate::views::path_fields;
 
@@ -85,7 +85,7 @@ pub(super) async fn by_name(
         Some(Form::Json) => events(entrance, head, body, entrance.stream.schema.blank()).await,
         Some(Form::Lines) => {
             Key::of(&Said::by(&head.headers)).refuse()?;
-            bulk::lines(entrance, body).await
+            bulk::lines(entrance, body, BodyShare::from_extensions(&head.extensions)).await
         }
         None => {
             let detail = "events are taken as application/json (one, or a list) or application/x-ndjson (one a line)";
@@ -104,7 +104,7 @@ pub(super) async fn to_lines(
     let precision =
         precision.map_err(|reason| Problem::new(StatusCode::BAD_REQUEST, "precision", reason))?;
     let (head, body) = request.into_parts();
-    let (bulk, appended) = bulk::points(&entrance, &head.headers, body, precision).await?;
+    let (bulk, appended) = bulk::points(&entrance, &head, body, precision).await?;
     Ok(bulk.answer(appended))
 }
 
@@ -149,16 +149,39 @@ pub(super) fn preset_by<'a>(
 
 /// One event, or a list of them.
 async fn events(
-    entrance: &Entrance,
+    entrance: &Arc<Entrance>,
     head: Parts,
     body: Body,
     preset: Preset,
 ) -> Result<Response, Problem> {
     let key = Key::of(&Said::by(&head.headers));
+    let share = BodyShare::from_extensions(&head.extensions);
     drop(head);
-    // The guard on the body bounds it; its own fault is told by the door.
-    let body = to_bytes(body, usize::MAX).await.map_err(|_| unreadable())?;
-    Ok(posted(entrance, key, body, preset).await?.into_response())
+    let body = whole(body).await?;
+    let outcome = match body.len() as u64 <= apart::SMALL {
+        true => posted(entrance, key, body, preset, &share).await,
+        false => {
+            let here = Arc::clone(entrance);
+            let work = async move { posted(&here, key, body, preset, &share).await };
+            apart::run(&entrance.intake, work).await
+        }
+    };
+    Ok(outcome?.into_response())
+}
+
+/// All of a body, which the guard on it bounds; its own fault is told by the door. It is put together as it comes:
+/// a copy of all of it at the end would be one long step.
+async fn whole(body: Body) -> Result<Bytes, Problem> {
+    let mut pieces = body.into_data_stream();
+    let Some(first) = pieces.next().await else { return Ok(Bytes::new()) };
+    let first = first.map_err(|_| unreadable())?;
+    let (mut all, mut budget) = (BytesMut::from(first), Budget::default());
+    while let Some(piece) = pieces.next().await {
+        let piece = piece.map_err(|_| unreadable())?;
+        all.extend_from_slice(&piece);
+        budget.spend(piece.len()).await;
+    }
+    Ok(all.freeze())
 }
 
 /// What is answered to events that were posted.
@@ -184,11 +207,12 @@ pub(super) async fn posted(
     key: Key,
     body: Bytes,
     preset: Preset,
+    share: &BodyShare,
 ) -> Result<Outcome, Problem> {
     if body.trim_ascii_start().first() == Some(&b'[') {
         key.refuse()?;
         // Apart, or every single event would take the room that a list needs.
-        return Box::pin(list(entrance, &body, &preset)).await.map(Outcome::Other);
+        return Box::pin(list(entrance, &body, &preset, share)).await.map(Outcome::Other);
     }
     let key = key.given()?;
     let mut event = entrance.stream.schema.fill(&body, preset).map_err(|rejection| {
@@ -232,35 +256,6 @@ async fn one(entrance: &Entrance, event: Event) -> Result<Outcome, Problem> {
 fn late() -> AppendError {
     let fault = format!("the log did not answer within {POST_WITHIN:?}");
     AppendError::Unknown(Fault::Retryable(fault))
-}
-
-/// A list is checked event by event, as lines are.
-async fn list(
-    entrance: &Entrance,
-    body: &Bytes,
-    preset: &[Option<Value>],
-) -> Result<Response, Problem> {
-    let items: Vec<&RawValue> = serde_json::from_slice(body).map_err(|error| {
-        entrance.metrics.rejected.inc();
-        let detail = format!("the list of events is not JSON: {error}");
-        Problem::new(StatusCode::BAD_REQUEST, "invalid-event", detail)
-    })?;
-    let mut intake = Intake::new(entrance);
-    let mut bulk = Bulk::new("event");
-    for item in items {
-        bulk.begin();
-        match entrance.stream.schema.fill(item.get().as_bytes(), preset.to_vec()) {
-            Ok(event) => intake.take(event, &mut bulk),
-            Err(rejection) => {
-                entrance.metrics.rejected.inc();
-                bulk.reject(rejection.to_string());
-            }
-        }
-        if intake.is_full() {
-            intake.flush().await;
-        }
-    }
-    Ok(bulk.answer(intake.finish().await).into_response())
 }
 
 impl Key {

@@ -40,6 +40,7 @@ async fn server(ways: Ways, options: Options) -> Running {
 async fn server_on(log: Arc<dyn Log>, ways: Ways, options: Options) -> Running {
     let (_, store) = memory::open(1, Arc::new(SystemClock::default()));
     let (runtime, entropy) = (TokioRuntime::current(), Arc::new(SeededEntropy::new(7)));
+    let intake = runtime.clone();
     let second = Duration::from_secs(1);
     let appender = Appender::new(log, Arc::new(store), runtime.clone(), entropy.clone(), second);
     let field = |(name, ty): (&str, &str)| Field { name: name.into(), ty: ty.parse().unwrap() };
@@ -66,6 +67,7 @@ async fn server_on(log: Arc<dyn Log>, ways: Ways, options: Options) -> Running {
         definitions: &Definitions { streams, views: Vec::new() },
         gates: BTreeMap::new(),
         collector: Collector::new(Arc::new(appender), runtime, Duration::ZERO, Lanes::Joined),
+        intake,
         entropy,
         metrics: &mut metrics,
     });

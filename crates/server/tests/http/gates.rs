@@ -23,6 +23,7 @@ use tower::ServiceExt as _;
 fn door() -> Router {
     let (log, store) = memory::open(1, Arc::new(SystemClock::default()));
     let (runtime, entropy) = (TokioRuntime::current(), Arc::new(SeededEntropy::new(7)));
+    let intake = runtime.clone();
     let second = Duration::from_secs(1);
     let appender =
         Appender::new(Arc::new(log), Arc::new(store), runtime.clone(), entropy.clone(), second);
@@ -40,6 +41,7 @@ fn door() -> Router {
             Duration::from_millis(1),
             Lanes::Unbounded,
         ),
+        intake,
         entropy,
         metrics: &mut Metrics::new("0"),
     });

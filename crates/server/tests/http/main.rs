@@ -7,3 +7,4 @@ mod cluster;
 mod express;
 mod feeds;
 mod gates;
+mod hostile;
