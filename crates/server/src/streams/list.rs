@@ -295,6 +295,28 @@ mod tests {
         }
     }
 
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn the_memory_beside_a_list_does_not_grow_with_its_items() {
+        const GROWTH_MOST: usize = 4 << 20;
+        /// The most memory that this process ever had.
+        fn peak() -> usize {
+            let status = std::fs::read_to_string("/proc/self/status").unwrap();
+            let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+            line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() * 1024
+        }
+        // A slice for each of its items would take 32 MB.
+        let list = format!("[0{}]", ",0".repeat(1_999_999));
+        let before = peak();
+        assert_eq!(check(list.as_bytes(), &mut Budget::default()).await.map_err(drop), Ok(()));
+        let (mut items, mut found) = (Items::new(list.as_bytes()), 0);
+        while let Ok(Found::Item(_)) = items.next() {
+            found += 1;
+        }
+        assert_eq!(found, 2_000_000);
+        assert!(peak() - before < GROWTH_MOST, "{} bytes", peak() - before);
+    }
+
     #[test]
     fn an_item_that_is_no_text_is_an_error() {
         let mut items = Items::new(b"[\"\xff\"]");
