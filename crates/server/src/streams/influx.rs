@@ -11,7 +11,7 @@ use consort_line::Precision;
 use serde_json::json;
 
 use super::answers::{self, Appended, Bulk};
-use super::bulk;
+use super::reader;
 use super::{Entrance, Streams};
 use crate::problem::Problem;
 
@@ -79,7 +79,7 @@ async fn write(version: Version, streams: &Streams, query: &str, request: Reques
         Err((status, reason)) => return refuse(version, status, reason),
     };
     let (head, body) = request.into_parts();
-    match bulk::points(entrance, &head, body, precision).await {
+    match reader::points(entrance, &head, body, precision).await {
         Ok((bulk, appended)) => answer(version, &bulk, appended),
         Err(problem) => in_words(version, &problem),
     }

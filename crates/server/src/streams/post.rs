@@ -16,7 +16,7 @@ use futures::StreamExt as _;
 use tokio::time::{Instant, timeout_at};
 
 use super::list::list;
-use super::{Entrance, POST_WITHIN, Streams, answers, apart, bulk, influx};
+use super::{Entrance, POST_WITHIN, Streams, answers, apart, influx, reader};
 use crate::express::Said;
 use crate::memory::BodyShare;
 use crate::problem::Problem;
@@ -85,7 +85,7 @@ pub(super) async fn by_name(
         Some(Form::Json) => events(entrance, head, body, entrance.stream.schema.blank()).await,
         Some(Form::Lines) => {
             Key::of(&Said::by(&head.headers)).refuse()?;
-            bulk::lines(entrance, body, BodyShare::from_extensions(&head.extensions)).await
+            reader::lines(entrance, body, BodyShare::from_extensions(&head.extensions)).await
         }
         None => {
             let detail = "events are taken as application/json (one, or a list) or application/x-ndjson (one a line)";
@@ -104,7 +104,7 @@ pub(super) async fn to_lines(
     let precision =
         precision.map_err(|reason| Problem::new(StatusCode::BAD_REQUEST, "precision", reason))?;
     let (head, body) = request.into_parts();
-    let (bulk, appended) = bulk::points(&entrance, &head, body, precision).await?;
+    let (bulk, appended) = reader::points(&entrance, &head, body, precision).await?;
     Ok(bulk.answer(appended))
 }
 
