@@ -1,5 +1,5 @@
 //! Benchmarks: `cargo xtask bench engines`, `cargo xtask bench cluster`, `cargo xtask bench lifts`, `cargo xtask
-//! bench events`, `cargo xtask bench once`.
+//! bench events`, `cargo xtask bench once`, `cargo xtask bench overload`.
 //!
 //! Each figure of the engines and of the lift rides stands beside its limit or peer, measured in the same
 //! run and in turn with it, since the machine's own speed varies: what counts is the ratio. The cluster's
@@ -11,6 +11,7 @@ mod events;
 mod lifts;
 mod measure;
 mod once;
+mod overload;
 mod report;
 
 use std::net::SocketAddr;
@@ -55,6 +56,8 @@ enum Command {
         #[arg(long)]
         only: Option<once::Part>,
     },
+    /// A node that is sent bodies which cost much more to take than to send.
+    Overload,
     /// The origin behind once, as a process of its own.
     #[command(hide = true)]
     ServeOrigin {
@@ -111,6 +114,10 @@ async fn main() -> Result<()> {
         Command::Once { only } => {
             let pace = if quick { once::Pace::QUICK } else { once::Pace::FULL };
             show(&once::run(pace, only).await?, !quick && only.is_none())
+        }
+        Command::Overload => {
+            let pace = if quick { overload::Pace::QUICK } else { overload::Pace::FULL };
+            show(&overload::run(pace).await?, !quick)
         }
         Command::ServeOrigin { listen } => once::origin::serve(listen).await,
         Command::ServeBare { listen } => once::bare::serve(listen).await,

@@ -127,6 +127,18 @@ impl Report {
 
     fn table(&self) -> String {
         let mut table = format!("{}, {}\n\n", self.machine, self.date);
+        self.figure_table(&mut table);
+        self.time_table(&mut table);
+        for note in &self.notes {
+            let _ = write!(table, "\n{note}\n");
+        }
+        table
+    }
+
+    fn figure_table(&self, table: &mut String) {
+        if self.figures.is_empty() {
+            return;
+        }
         table.push_str("| what | unit | beside | limit | Consort | ratio | wanted |\n");
         table.push_str("| --- | --- | --- | ---: | ---: | ---: | ---: |\n");
         for f in &self.figures {
@@ -142,18 +154,16 @@ impl Report {
                 f.ratio
             );
         }
-        self.time_table(&mut table);
-        for note in &self.notes {
-            let _ = write!(table, "\n{note}\n");
-        }
-        table
     }
 
     fn time_table(&self, table: &mut String) {
         if self.times.is_empty() {
             return;
         }
-        table.push_str("\n| what | p50 | p99 | worst p99 | wanted p99 |\n");
+        if !self.figures.is_empty() {
+            table.push('\n');
+        }
+        table.push_str("| what | p50 | p99 | worst p99 | wanted p99 |\n");
         table.push_str("| --- | ---: | ---: | ---: | ---: |\n");
         for Time { name, p50, p99, worst, wanted } in &self.times {
             let wanted = wanted.map_or("–".into(), |wanted| format!("≤ {wanted} ms"));

@@ -29,7 +29,7 @@ enum Command {
     /// Measures, beside peers and limits in the same run: a table, a plot and a JSON file in bench/.
     Bench {
         /// What to measure.
-        #[arg(value_parser = ["engines", "cluster", "lifts", "events", "once"], default_value = "engines")]
+        #[arg(value_parser = ["engines", "cluster", "lifts", "events", "once", "overload"], default_value = "engines")]
         what: String,
         /// A short run to see that it works: its figures mean nothing.
         #[arg(long)]

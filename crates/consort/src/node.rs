@@ -86,7 +86,8 @@ impl Node {
         let cluster = Cluster::new(wanted(), resolvers.clone(), &mut metrics);
         let peers = Peers::new(cluster.clone(), &config.http.tokens);
         let services =
-            Services::new(&engine, cluster.clone(), peers, config.data_folder(), &mut metrics);
+            Services::new(&engine, cluster.clone(), peers, config.data_folder(), &mut metrics)
+                .map_err(StartError::Threads)?;
 
         let agreement = parts.iter().fold(Agreement::new(), |all, part| part.define(&config, all));
         let agreed = agreement.agree(&*services.store).await?;
@@ -232,7 +233,7 @@ impl Opened {
 }
 
 /// The number of processors, or one if it is not known.
-fn cores() -> usize {
+pub(crate) fn cores() -> usize {
     available_parallelism().map_or(1, NonZero::get)
 }
 

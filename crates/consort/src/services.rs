@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::node::cores;
 use consort_cluster::{ApartRuntime, Appender, Collector, Lanes, Runtime, TokioRuntime};
 use consort_engines::Engine;
 use consort_kernel::{Entropy, Log, Store, SystemEntropy, Turns};
@@ -40,6 +41,8 @@ pub struct Services {
     pub collector: Collector,
     /// The ways into streams, with their gates, queues, keys and lag.
     pub ingresses: Ingresses,
+    /// Threads for the work of long bodies, which other requests do not share.
+    pub intake: Arc<dyn Runtime>,
     /// The cluster: its handle, once the node has joined, and how it stands.
     pub cluster: Cluster,
     /// The other nodes, and requests to them.
@@ -61,7 +64,7 @@ impl Services {
         peers: Peers,
         data: PathBuf,
         metrics: &mut Metrics,
-    ) -> Services {
+    ) -> io::Result<Services> {
         let (log, store) = (Arc::clone(&engine.log), Arc::clone(&engine.store));
         let here = TokioRuntime::current();
         let runtime: Arc<dyn Runtime> = here.clone();
@@ -88,9 +91,11 @@ impl Services {
             entropy: Arc::clone(&entropy),
             metrics,
         });
+        // Behind requests, as roles are: a long body must not hold up short ones.
+        let intake = ApartRuntime::start("intake", cores(), Turns::Later, &here)?;
         ingresses.follow_lag(cluster.clone());
         let sole = engine.sole;
-        Services {
+        Ok(Services {
             log,
             store,
             sole,
@@ -100,9 +105,10 @@ impl Services {
             appender,
             collector,
             ingresses,
+            intake,
             cluster,
             peers,
             data,
-        }
+        })
     }
 }

@@ -7,6 +7,7 @@
 //! used: the time ([`SystemClock`]), random numbers ([`SystemEntropy`]), and how soon a thread is scheduled
 //! ([`Turns`], on Linux).
 
+pub mod budget;
 pub mod change;
 pub mod clock;
 pub mod commit;
@@ -33,6 +34,7 @@ pub mod store;
 pub mod turns;
 pub mod wake;
 
+pub use budget::Budget;
 pub use change::{Change, ChangeError};
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
 pub use commit::{Cell, Commit, Committed, Expect, Kind, Lane, Note, Operation, Value};

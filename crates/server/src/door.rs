@@ -17,6 +17,7 @@ use futures::FutureExt as _;
 use crate::body::{BodyFault, GuardedBody};
 use crate::framing;
 use crate::limits::Limits;
+use crate::memory::BodyMemory;
 use crate::metrics::HttpMetrics;
 use crate::problem::Problem;
 use crate::streams;
@@ -35,6 +36,7 @@ pub(crate) struct Door {
     pub(crate) tokens: Tokens,
     pub(crate) web: WebGuard,
     pub(crate) limits: Limits,
+    pub(crate) memory: BodyMemory,
     pub(crate) metrics: HttpMetrics,
 }
 
@@ -97,10 +99,14 @@ impl Door {
         if request.body().is_end_stream() {
             return catch_panic(next.run(request)).await;
         }
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
+        // Given back when the request is answered.
+        let share = self.memory.share();
+        head.extensions.insert(share.clone());
+        let Limits { max_body, body: patience, .. } = self.limits;
         let (body, note) = match streamed {
-            true => GuardedBody::streamed(body, self.limits.body),
-            false => GuardedBody::new(body, self.limits.max_body, self.limits.body),
+            true => GuardedBody::streamed(body, patience),
+            false => GuardedBody::new(body, max_body, patience, share.clone()),
         };
         let mut request = Request::from_parts(head, Body::new(body));
         // The guard on the body is the one bound on its size; axum's own would answer first, in its

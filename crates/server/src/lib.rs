@@ -23,6 +23,7 @@ mod health;
 pub mod home;
 pub mod ingress;
 mod limits;
+mod memory;
 mod metrics;
 pub mod once;
 mod peers;

@@ -38,6 +38,10 @@ pub(crate) const REFUSALS_AT_ONCE: usize = 64;
 /// spin.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// What the bodies under way in a node may take of its memory. Thirty-two of the largest that are taken by default:
+/// a node that keeps more has clients that send faster than its log writes.
+pub(crate) const MAX_BODIES: usize = 256 * 1024 * 1024;
+
 /// The bounds a server is started with.
 #[derive(Debug, Clone)]
 pub struct Limits {
@@ -56,6 +60,8 @@ pub struct Limits {
     pub stop_within: Duration,
     /// The largest request body. Beyond it: 413.
     pub max_body: u64,
+    /// What the bodies under way may take of the memory together, at least one of `max_body`. Beyond it: 503.
+    pub max_bodies: usize,
     /// Connections served at one time. Beyond it: 503 at once, before anything is read.
     pub max_connections: usize,
 }
@@ -70,6 +76,7 @@ impl Default for Limits {
             write_stall: WRITE_STALL,
             stop_within: STOP_WITHIN,
             max_body: 8 * 1024 * 1024,
+            max_bodies: MAX_BODIES,
             max_connections: 1024,
         }
     }

@@ -19,6 +19,7 @@ use crate::door::Door;
 use crate::express::{Express, Way};
 use crate::health::Probe;
 use crate::limits::{ACCEPT_PAUSE, Limits, REFUSALS_AT_ONCE};
+use crate::memory::BodyMemory;
 use crate::metrics::{HttpMetrics, Metrics};
 use crate::routes;
 use crate::tokens::Tokens;
@@ -99,7 +100,10 @@ impl Server {
 
         let http = metrics.http();
         let web = WebGuard::new(web, address.to_string(), !tokens.is_empty());
-        let door = Arc::new(Door { tokens, web, limits: limits.clone(), metrics: http.clone() });
+        let most = limits.max_bodies.max(usize::try_from(limits.max_body).unwrap_or(usize::MAX));
+        let memory = BodyMemory::new(most);
+        let door = Door { tokens, web, limits: limits.clone(), memory, metrics: http.clone() };
+        let door = Arc::new(door);
         let router = routes::assemble(routes, probes, metrics, Arc::clone(&door));
         let way = Arc::new(Way::new(express, door));
         let service = Service { way, router, limits, metrics: http.clone() };

@@ -73,6 +73,7 @@ async fn a_log_that_takes_nothing_costs_bounded_memory() {
     let (_, store) = memory::open(1, Arc::new(SystemClock::default()));
     let store: Arc<dyn consort_kernel::Store> = Arc::new(store);
     let (runtime, entropy) = (TokioRuntime::current(), Arc::new(SeededEntropy::new(7)));
+    let intake = runtime.clone();
     let hour = Duration::from_secs(3600);
     let appender =
         Appender::new(Arc::new(Stuck), Arc::clone(&store), runtime.clone(), entropy.clone(), hour);
@@ -91,6 +92,7 @@ async fn a_log_that_takes_nothing_costs_bounded_memory() {
         definitions: &Definitions { streams: vec![stream()], views: Vec::new() },
         gates: BTreeMap::new(),
         ingresses: &ingresses,
+        intake,
     });
     let listen = "127.0.0.1:0".parse().unwrap();
     let source = Source { listen, allow: Vec::new(), buffer: 4 << 20 };

@@ -144,7 +144,7 @@ impl Checker<'_> {
                 Some(at) => Ok(Typed::field(self.schema, at)),
                 None => Err(ExpressionError::UnknownField {
                     name: name.clone(),
-                    known: self.schema.known(),
+                    known: self.schema.known().to_string(),
                 }),
             },
             Ast::Literal(literal) => {

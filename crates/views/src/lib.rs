@@ -38,7 +38,7 @@ pub use keys::NAME_MOST;
 pub use part::StreamsPart;
 pub use plan::StreamPlan;
 pub use position::{Position, PositionError, text_of};
-pub use query::{Page, Query, QueryRefusal};
+pub use query::{Page, Parts, Query, QueryRefusal};
 pub use refused::Refused;
 pub use rejects::Rejected;
 pub use route::{Method, Route, RouteError};

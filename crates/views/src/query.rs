@@ -7,8 +7,9 @@ mod windows;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use consort_kernel::budget::ITEM_COST;
 use consort_kernel::limits::PAGE_ROWS;
-use consort_kernel::{Key, QueryError, Store, Value as Held};
+use consort_kernel::{Budget, Key, QueryError, Store, Value as Held};
 use futures::future::try_join_all;
 
 use crate::hex::{hex, unhex};
@@ -16,7 +17,7 @@ use crate::keys;
 use crate::value::{Kind, Value, parse};
 use crate::view::{Aggregate, View};
 use merge::Merge;
-pub use page::{InWindow, Outcome, Page, Row, group_json};
+pub use page::{InWindow, Outcome, Page, Parts, Row, group_json};
 pub(crate) use page::{group_fields, json_of};
 use windows::Between;
 
@@ -28,6 +29,9 @@ pub const LIMIT_MOST: usize = PAGE_ROWS;
 
 /// Members shown of each set where several groups are listed; the rest is asked for by the group alone.
 pub const MEMBERS_LISTED: usize = 100;
+
+/// Rows that are read and put together at once: those of sets have a hundred members each.
+const ROWS_AT_ONCE: usize = 64;
 
 /// What to ask of a view.
 #[derive(Clone, Debug)]
@@ -184,8 +188,14 @@ impl Query {
         let more = found.len() > self.limit;
         found.truncate(self.limit);
         let last = found.last().map(|(key, _)| hex(key.as_bytes()));
-        let rows = found.into_iter().map(|(key, held)| self.row(store, key, held));
-        let rows = try_join_all(rows).await?.into_iter().flatten().collect();
+        let (mut rows, mut budget) = (Vec::with_capacity(found.len()), Budget::default());
+        let mut left = found.into_iter();
+        while left.len() > 0 {
+            let some = left.by_ref().take(ROWS_AT_ONCE);
+            let some = try_join_all(some.map(|(key, held)| self.row(store, key, held))).await?;
+            rows.extend(some.into_iter().flatten());
+            budget.spend(ROWS_AT_ONCE * ITEM_COST).await;
+        }
         Ok(Page { single: false, rows, next: last.filter(|_| more) })
     }
 

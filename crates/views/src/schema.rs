@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 
 use serde::de::{
     DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
@@ -43,6 +44,8 @@ pub enum Unknown {
 pub struct Schema {
     fields: Vec<Field>,
     by_name: HashMap<String, usize>,
+    /// Their names, for messages: written once, since many events may have a field that is unknown.
+    known: Arc<str>,
     unknown: Unknown,
     form: Form,
     inferred: bool,
@@ -65,7 +68,7 @@ pub enum Rejection {
         /// The field.
         field: String,
         /// Those there are.
-        known: String,
+        known: Arc<str>,
     },
     /// A field that came twice.
     #[error("field '{0}' comes twice")]
@@ -92,7 +95,9 @@ impl Schema {
     /// A schema of `fields`, whose names differ.
     pub fn new(fields: Vec<Field>, unknown: Unknown) -> Self {
         let by_name = fields.iter().enumerate().map(|(at, f)| (f.name.clone(), at)).collect();
-        Schema { fields, by_name, unknown, ..Schema::default() }
+        let names: Vec<String> = fields.iter().map(|f| format!("'{}'", f.name)).collect();
+        let known = names.join(", ").into();
+        Schema { fields, by_name, known, unknown, ..Schema::default() }
     }
 
     /// A schema of lines: `fields`, which are not `_time` or `_measurement`, and these two, all in the order
@@ -193,9 +198,8 @@ impl Schema {
     }
 
     /// The names of all fields, for messages.
-    pub fn known(&self) -> String {
-        let names: Vec<String> = self.fields.iter().map(|f| format!("'{}'", f.name)).collect();
-        names.join(", ")
+    pub fn known(&self) -> Arc<str> {
+        Arc::clone(&self.known)
     }
 }
 

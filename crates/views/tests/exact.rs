@@ -229,7 +229,7 @@ async fn ask(store: &dyn Store, view: &Arc<View>, answers: &mut Answers) {
         for row in &page.rows {
             let group = consort_views::query::group_json(view, &row.group);
             let one = consort_views::Page { single: true, rows: vec![row.clone()], next: None };
-            let value = one.shaped(view, &consort_views::Answer::Bare);
+            let value = one.shaped(view, &consort_views::Answer::Bare).collect::<String>();
             let value = value.trim_matches(['[', ']']).to_string();
             answers.insert((view.name.to_string(), group), value);
         }

@@ -56,6 +56,7 @@ impl Part for Streams {
             definitions: &definitions,
             gates: gates(config),
             ingresses: &services.ingresses,
+            intake: Arc::clone(&services.intake),
         });
         let views = Views::new(views::Options {
             definitions: Arc::clone(&definitions),

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use consort_kernel::Moment;
+use consort_kernel::{Budget, Moment};
 use consort_line::{Point, Precision, lines, parse_into};
 use consort_server::udp::{Drops, Socket};
 use tokio::sync::watch;
@@ -69,9 +69,9 @@ impl Intake {
         }
     }
 
-    fn take_datagrams(&self, socket: &Socket) {
+    async fn take_datagrams(&self, socket: &Socket) {
         let received = now();
-        let mut point = Point::default();
+        let (mut point, mut budget) = (Point::default(), Budget::default());
         for datagram in socket.datagrams() {
             if !self.is_allowed(datagram.from) {
                 self.counts.refused("disallowed").inc();
@@ -79,6 +79,7 @@ impl Intake {
                 self.counts.refused("oversize").inc();
             } else {
                 for (_, line) in lines(datagram.bytes) {
+                    budget.spend(line.len()).await;
                     self.take(line, &mut point, received);
                 }
             }
@@ -111,7 +112,7 @@ pub(super) async fn datagrams(
                 kernel.inc_by(drops.since());
             }
             ready = socket.readable() => match ready.and_then(|()| socket.receive()) {
-                Ok(true) => intake.take_datagrams(&socket),
+                Ok(true) => intake.take_datagrams(&socket).await,
                 Ok(false) => {}
                 Err(error) => {
                     tracing::warn!(%error, "the UDP socket could not be read; trying again");
@@ -122,7 +123,7 @@ pub(super) async fn datagrams(
     }
     for _ in 0..DRAIN_MOST {
         match socket.receive_last() {
-            Ok(true) => intake.take_datagrams(&socket),
+            Ok(true) => intake.take_datagrams(&socket).await,
             Ok(false) | Err(_) => break,
         }
     }

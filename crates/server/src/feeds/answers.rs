@@ -9,7 +9,7 @@ use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use consort_feeds::{Page, Place, parked};
-use consort_kernel::{Change, ReadError};
+use consort_kernel::{Budget, Change, ReadError};
 use serde_json::json;
 
 use super::{Feeds, Seat, events};
@@ -92,10 +92,12 @@ async fn page(mut seat: Seat, place: &Place, asked: &Asked) -> Result<Response, 
         () = seat.until_closed() => subscription.read(place, asked.limit, Duration::ZERO).await,
     };
     let Page { changes, next } = page.map_err(|error| failed(&error))?;
-    let mut body = String::new();
+    let (mut body, mut budget) = (String::new(), Budget::default());
     for (change, _) in &changes {
-        body.push_str(&shown(change.as_ref()));
+        let line = shown(change.as_ref());
+        body.push_str(&line);
         body.push('\n');
+        budget.spend(line.len()).await;
     }
     let mut response = body.into_response();
     let headers = response.headers_mut();

@@ -115,6 +115,16 @@ impl<'a> BulkSender<'a> {
         }
     }
 
+    /// Bytes of records that were pushed and are not yet answered.
+    pub fn held(&self) -> usize {
+        self.batch.bytes() + self.in_flight
+    }
+
+    /// Drops the records that were pushed and not sent: the request ends early.
+    pub fn drop_unsent(&mut self) {
+        drop(self.batch.take());
+    }
+
     /// Sends the rest and waits until all of it is answered.
     pub async fn finish(mut self) -> BulkOutcome {
         self.flush().await;

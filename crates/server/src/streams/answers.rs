@@ -21,6 +21,9 @@ const POSITION_MOST: usize = 4 * 1024;
 /// How many rejections are listed; all are counted.
 const LISTED_MOST: usize = 100;
 
+/// How much of a reason is listed. A field's name may be as long as an event, and a hundred of them are kept.
+const REASON_MOST: usize = 2 * 1024;
+
 /// When a client whose event could not be appended should try again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -176,12 +179,17 @@ impl Bulk {
         self.seen += 1;
     }
 
-    /// The one begun last is not taken.
-    pub(super) fn reject(&mut self, reason: String) {
+    /// The one begun last is not taken. The reason is written only if it is listed: the millionth costs nothing.
+    pub(super) fn reject(&mut self, reason: impl FnOnce() -> String) {
         self.rejected += 1;
-        if self.listed.len() < LISTED_MOST {
-            self.listed.push((self.seen, reason));
+        if self.lists_more() {
+            self.listed.push((self.seen, shortened(reason())));
         }
+    }
+
+    /// Whether the next rejection is listed with its reason.
+    pub(super) fn lists_more(&self) -> bool {
+        self.listed.len() < LISTED_MOST
     }
 
     /// So many numbers belong to the one begun last as well: a text in it had line breaks.
@@ -236,9 +244,40 @@ impl Bulk {
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
         tell_position(headers, &position);
-        if failure.is_some() {
+        if failure.is_some_and(|problem| problem.status() == StatusCode::SERVICE_UNAVAILABLE) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER.as_secs()));
         }
         response
+    }
+}
+
+fn shortened(mut reason: String) -> String {
+    if reason.len() > REASON_MOST {
+        reason.truncate(reason.floor_char_boundary(REASON_MOST));
+        reason.push('…');
+        // What was cut off is not kept.
+        reason.shrink_to_fit();
+    }
+    reason
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_written_only_where_they_are_listed_and_cut_where_they_are_long() {
+        let (mut bulk, mut written) = (Bulk::new("event"), 0);
+        for _ in 0..10_000 {
+            bulk.begin();
+            bulk.reject(|| {
+                written += 1;
+                "é".repeat(REASON_MOST)
+            });
+        }
+        assert_eq!((bulk.rejected(), written), (10_000, LISTED_MOST));
+        let (at, reason) = bulk.first_rejection().unwrap();
+        assert_eq!(*at, 1);
+        assert!(reason.ends_with("é…") && reason.len() <= REASON_MOST + '…'.len_utf8());
     }
 }

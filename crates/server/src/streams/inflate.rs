@@ -12,6 +12,11 @@ use crate::problem::Problem;
 /// most 1 MiB large, and gone before the next.
 const STEP_BYTES: usize = 1024;
 
+/// How much a compressed body may become: thirty-two of the largest bodies that are kept whole by default. A client
+/// pays for each byte of a plain body, so that one may be of any length; for an inflated byte it pays as little as a
+/// thousandth. Agents that write lines send far less at once.
+pub(super) const INFLATED_MOST: u64 = 256 * 1024 * 1024;
+
 /// How a body is written on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Coding {
@@ -43,12 +48,14 @@ pub(super) struct Inflate {
     decoder: Option<MultiGzDecoder<Vec<u8>>>,
     piece: Bytes,
     begun: bool,
+    /// How many bytes may still come out of it.
+    left: u64,
 }
 
 impl Inflate {
     pub(super) fn new(coding: Coding) -> Inflate {
         let decoder = (coding == Coding::Gzip).then(|| MultiGzDecoder::new(Vec::new()));
-        Inflate { decoder, piece: Bytes::new(), begun: false }
+        Inflate { decoder, piece: Bytes::new(), begun: false, left: INFLATED_MOST }
     }
 
     /// Takes the next piece, when [`next`](Inflate::next) has no more of the last.
@@ -74,7 +81,7 @@ impl Inflate {
             self.piece.advance(taken);
             let inflated = std::mem::take(decoder.get_mut());
             if !inflated.is_empty() {
-                return Ok(Some(inflated.into()));
+                return counted(&mut self.left, inflated).map(Some);
             }
         }
         Ok(None)
@@ -85,8 +92,25 @@ impl Inflate {
         let Some(decoder) = self.decoder.as_mut().filter(|_| self.begun) else { return Ok(None) };
         decoder.try_finish().map_err(|_| not_gzip())?;
         let inflated = std::mem::take(decoder.get_mut());
-        Ok((!inflated.is_empty()).then(|| inflated.into()))
+        match inflated.is_empty() {
+            true => Ok(None),
+            false => counted(&mut self.left, inflated).map(Some),
+        }
     }
+}
+
+/// A step, if the body may become as large as that.
+fn counted(left: &mut u64, inflated: Vec<u8>) -> Result<Bytes, Problem> {
+    *left = left.checked_sub(inflated.len() as u64).ok_or_else(too_much)?;
+    Ok(inflated.into())
+}
+
+fn too_much() -> Problem {
+    let detail = format!(
+        "the compressed body has more than {INFLATED_MOST} bytes of lines; send it in smaller parts, or not \
+         compressed"
+    );
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "inflated-too-large", detail).closing()
 }
 
 fn not_gzip() -> Problem {
@@ -141,6 +165,29 @@ mod tests {
         let (all, largest) = inflate(Coding::Gzip, &[&body]).unwrap();
         assert_eq!(all.len(), 64 << 20);
         assert!(largest <= 1032 * STEP_BYTES, "{largest}");
+    }
+
+    #[test]
+    fn a_body_that_becomes_too_large_is_refused_where_it_does() {
+        const MEMBER: usize = 8 << 20;
+        let members = INFLATED_MOST as usize / MEMBER;
+        let most = gzip(&vec![0; MEMBER]).repeat(members);
+        assert!(inflated_bytes(&most).is_ok_and(|bytes| bytes == INFLATED_MOST));
+        let beyond = [most, gzip(b"x")].concat();
+        let problem = inflated_bytes(&beyond).unwrap_err();
+        assert_eq!(problem.status(), StatusCode::PAYLOAD_TOO_LARGE);
+        assert!(problem.detail().contains(&INFLATED_MOST.to_string()), "{}", problem.detail());
+    }
+
+    /// How large a body becomes.
+    fn inflated_bytes(body: &[u8]) -> Result<u64, Problem> {
+        let mut inflate = Inflate::new(Coding::Gzip);
+        inflate.feed(Bytes::copy_from_slice(body));
+        let mut bytes = 0;
+        while let Some(step) = inflate.next()? {
+            bytes += step.len() as u64;
+        }
+        Ok(bytes + inflate.end()?.map_or(0, |step| step.len() as u64))
     }
 
     #[test]

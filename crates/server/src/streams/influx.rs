@@ -1,6 +1,8 @@
 //! What clients of InfluxDB ask for: `/write` and `/ping` of version 1, `/api/v2/write` of version 2, answered in
 //! their words. A database or bucket is a stream of lines.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::{RawQuery, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -9,7 +11,7 @@ use consort_line::Precision;
 use serde_json::json;
 
 use super::answers::{self, Appended, Bulk};
-use super::bulk;
+use super::reader;
 use super::{Entrance, Streams};
 use crate::problem::Problem;
 
@@ -18,6 +20,9 @@ const VERSION: &str = "1.8-consort";
 
 /// How much of a name or reason an answer repeats.
 const SHOWN: usize = 200;
+
+/// The longest form with a query. That of an agent has some dozens of bytes.
+const FORM_MOST: usize = 64 * 1024;
 
 /// Whose words an answer is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +62,7 @@ pub(super) async fn query(RawQuery(query): RawQuery, request: Request) -> Respon
     let mut asked = parameter(query.as_deref().unwrap_or_default(), "q");
     if asked.is_none() {
         // A form, as agents send it.
-        let body = axum::body::to_bytes(request.into_body(), usize::MAX).await.unwrap_or_default();
+        let body = axum::body::to_bytes(request.into_body(), FORM_MOST).await.unwrap_or_default();
         asked = parameter(&String::from_utf8_lossy(&body), "q");
     }
     let words = asked.unwrap_or_default().to_ascii_uppercase();
@@ -74,7 +79,7 @@ async fn write(version: Version, streams: &Streams, query: &str, request: Reques
         Err((status, reason)) => return refuse(version, status, reason),
     };
     let (head, body) = request.into_parts();
-    match bulk::points(entrance, &head.headers, body, precision).await {
+    match reader::points(entrance, &head, body, precision).await {
         Ok((bulk, appended)) => answer(version, &bulk, appended),
         Err(problem) => in_words(version, &problem),
     }
@@ -85,7 +90,7 @@ fn aim<'a>(
     version: Version,
     streams: &'a Streams,
     query: &str,
-) -> Result<(&'a Entrance, Precision), (StatusCode, String)> {
+) -> Result<(&'a Arc<Entrance>, Precision), (StatusCode, String)> {
     let name = match version {
         Version::One => parameter(query, "db").unwrap_or_default(),
         Version::Two => parameter(query, "bucket").unwrap_or_default(),
@@ -133,7 +138,11 @@ fn parameter(query: &str, name: &str) -> Option<String> {
 /// 204 if every line was taken; 400 with the number of those that were not, the others being stored.
 fn answer(version: Version, bulk: &Bulk, appended: Appended) -> Response {
     if let Some(problem) = &appended.failure {
-        return in_words(version, problem);
+        let stored = match appended.accepted {
+            0 => String::new(),
+            lines => format!("{lines} of the lines were stored; then: "),
+        };
+        return told(version, problem, &stored);
     }
     let mut response = match bulk.first_rejection() {
         None => StatusCode::NO_CONTENT.into_response(),
@@ -151,7 +160,12 @@ fn answer(version: Version, bulk: &Bulk, appended: Appended) -> Response {
 
 /// A problem in the words of the client's version.
 fn in_words(version: Version, problem: &Problem) -> Response {
-    let mut response = refuse(version, problem.status(), problem.detail().into());
+    told(version, problem, "")
+}
+
+/// The same, behind what was done `before`.
+fn told(version: Version, problem: &Problem, before: &str) -> Response {
+    let mut response = refuse(version, problem.status(), format!("{before}{}", problem.detail()));
     if problem.status() == StatusCode::SERVICE_UNAVAILABLE {
         let after = problem.retry_after_seconds().unwrap_or(1);
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(after));

@@ -14,6 +14,9 @@ pub trait Split: Send {
     /// The next line that has come whole.
     fn next(&mut self) -> Option<Line<'_>>;
 
+    /// How many bytes it keeps.
+    fn held(&self) -> usize;
+
     /// Nothing has come for a while: what was left for later is to be looked at.
     fn look_again(&mut self) {}
 
@@ -41,6 +44,17 @@ pub enum Line<'a> {
     Whole(&'a [u8], u64),
     /// It was longer than a line may be.
     TooLong,
+}
+
+impl Line<'_> {
+    /// How many bytes of it were looked at.
+    pub(super) fn length(&self) -> usize {
+        match self {
+            Line::Whole(line, _) => line.len(),
+            // Its bytes were counted when they came.
+            Line::TooLong => 0,
+        }
+    }
 }
 
 impl Split for Lines {
@@ -76,6 +90,10 @@ impl Split for Lines {
         };
         let too_long = self.line.len() > LINE_MOST;
         Some(if too_long { Line::TooLong } else { Line::Whole(&self.line, 0) })
+    }
+
+    fn held(&self) -> usize {
+        self.rest.len() + self.piece.len()
     }
 
     fn last(&mut self) -> Option<Line<'_>> {

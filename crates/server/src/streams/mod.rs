@@ -2,15 +2,18 @@
 //! durable.
 
 mod answers;
+mod apart;
 mod bulk;
 mod inflate;
 mod influx;
+mod json_list;
 mod lines;
 mod list;
 #[cfg(test)]
 mod overload;
 mod points;
 mod post;
+mod reader;
 mod route;
 mod sorted;
 
@@ -21,16 +24,17 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{MatchedPath, Request};
 use axum::routing::{get, post};
+use consort_cluster::Runtime;
 use consort_views::{Definitions, Stream};
 
 use crate::express::{Express, Said};
 use crate::gate::GateKind;
 use crate::ingress::{Ingress, IngressSpec, Ingresses};
-pub(crate) use bulk::now;
 pub use lines::{Line, Split};
 pub use list::{OtherWays, list_routes};
 pub use points::PointLines;
 pub(crate) use post::{Outcome, no_such_stream, unreadable};
+pub(crate) use reader::now;
 pub(crate) use route::Posted;
 pub use route::StreamRoute;
 pub(crate) use sorted::{Encoder, Sorted};
@@ -53,6 +57,8 @@ pub struct Options<'a> {
     pub gates: BTreeMap<String, GateKind>,
     /// Where the streams get their ingress.
     pub ingresses: &'a Ingresses,
+    /// Where the events of bodies that are not small are taken: threads that no other requests share.
+    pub intake: Arc<dyn Runtime>,
 }
 
 /// The streams over HTTP; all clones are of the same ones.
@@ -63,12 +69,14 @@ pub struct Streams(Arc<BTreeMap<String, Arc<Entrance>>>);
 pub(crate) struct Entrance {
     pub(crate) stream: Arc<Stream>,
     pub(crate) ingress: Ingress,
+    /// Where the events of bodies that are not small are taken.
+    intake: Arc<dyn Runtime>,
 }
 
 impl Streams {
     /// The doors of all streams.
     pub fn new(options: Options<'_>) -> Streams {
-        let Options { definitions, gates, ingresses } = options;
+        let Options { definitions, gates, ingresses, intake } = options;
         let entrance = |stream: &Arc<Stream>| {
             let name = stream.name.to_string();
             let ingress = ingresses.open(IngressSpec {
@@ -77,7 +85,8 @@ impl Streams {
                 gate: gates.get(&name).copied().unwrap_or_default(),
                 keys_for: stream.ids_for,
             });
-            (name, Arc::new(Entrance { stream: Arc::clone(stream), ingress }))
+            let (stream, intake) = (Arc::clone(stream), Arc::clone(&intake));
+            (name, Arc::new(Entrance { stream, ingress, intake }))
         };
         Streams(Arc::new(definitions.streams.iter().map(entrance).collect()))
     }

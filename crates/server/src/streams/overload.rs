@@ -41,6 +41,7 @@ fn bed() -> Bed {
     let (log, store) = memory::open(1, Arc::new(SystemClock::default()));
     let (log, store) = (Arc::new(log), Arc::new(store));
     let (runtime, entropy) = (TokioRuntime::current(), Arc::new(SeededEntropy::new(7)));
+    let intake = runtime.clone();
     let second = Duration::from_secs(1);
     let appender =
         Appender::new(log.clone(), store.clone(), runtime.clone(), entropy.clone(), second);
@@ -55,6 +56,7 @@ fn bed() -> Bed {
         definitions: &definitions,
         gates: BTreeMap::from([("events".into(), GateKind::Adaptive)]),
         ingresses: &ingresses,
+        intake,
     });
     let gate = streams.entrances()["events"].ingress.gate().clone();
     Bed { log, ingresses, door: streams.routes(&mut Paths::default()), gate }

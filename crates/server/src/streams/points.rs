@@ -73,6 +73,10 @@ impl Split for PointLines {
         Some(if too_long { Line::TooLong } else { whole })
     }
 
+    fn held(&self) -> usize {
+        self.rest.len() + self.whole.len()
+    }
+
     fn look_again(&mut self) {
         if self.is_used_up() {
             (self.whole, self.at) = (self.rest.split().freeze(), 0);

@@ -2,24 +2,24 @@
 
 use std::sync::Arc;
 
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::rejection::{PathRejection, RawPathParamsRejection};
 use axum::extract::{Path, RawPathParams, Request, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use consort_cluster::Place;
-use consort_kernel::{Digest, Records};
+use consort_kernel::{Budget, Digest, Records};
 use consort_views::{Event, Rejection, Stream, Value};
-use serde_json::value::RawValue;
+use futures::StreamExt as _;
 use tokio::time::Instant;
 
-use super::answers::{self, Bulk};
-use super::bulk::{self, Intake};
-use super::{Entrance, Streams, influx};
+use super::json_list::list;
+use super::{Entrance, Streams, answers, apart, influx, reader};
 use crate::express::Said;
 use crate::ingress::{Keyed, POST_WITHIN};
+use crate::memory::BodyShare;
 use crate::problem::Problem;
 use crate::views::path_fields;
 
@@ -86,7 +86,7 @@ pub(super) async fn by_name(
         Some(Form::Json) => events(entrance, head, body, entrance.stream.schema.blank()).await,
         Some(Form::Lines) => {
             Key::of(&Said::by(&head.headers)).refuse()?;
-            bulk::lines(entrance, body).await
+            reader::lines(entrance, body, BodyShare::from_extensions(&head.extensions)).await
         }
         None => {
             let detail = "events are taken as application/json (one, or a list) or application/x-ndjson (one a line)";
@@ -105,7 +105,7 @@ pub(super) async fn to_lines(
     let precision =
         precision.map_err(|reason| Problem::new(StatusCode::BAD_REQUEST, "precision", reason))?;
     let (head, body) = request.into_parts();
-    let (bulk, appended) = bulk::points(&entrance, &head.headers, body, precision).await?;
+    let (bulk, appended) = reader::points(&entrance, &head, body, precision).await?;
     Ok(bulk.answer(appended))
 }
 
@@ -150,16 +150,39 @@ pub(super) fn preset_by<'a>(
 
 /// One event, or a list of them.
 async fn events(
-    entrance: &Entrance,
+    entrance: &Arc<Entrance>,
     head: Parts,
     body: Body,
     preset: Preset,
 ) -> Result<Response, Problem> {
     let key = Key::of(&Said::by(&head.headers));
+    let share = BodyShare::from_extensions(&head.extensions);
     drop(head);
-    // The guard on the body bounds it; its own fault is told by the door.
-    let body = to_bytes(body, usize::MAX).await.map_err(|_| unreadable())?;
-    Ok(posted(entrance, key, body, preset).await?.into_response())
+    let body = whole(body).await?;
+    let outcome = match body.len() as u64 <= apart::SMALL {
+        true => posted(entrance, key, body, preset, &share).await,
+        false => {
+            let here = Arc::clone(entrance);
+            let work = async move { posted(&here, key, body, preset, &share).await };
+            apart::run(&entrance.intake, work).await
+        }
+    };
+    Ok(outcome?.into_response())
+}
+
+/// All of a body, which the guard on it bounds; its own fault is told by the door. It is put together as it comes:
+/// a copy of all of it at the end would be one long step.
+async fn whole(body: Body) -> Result<Bytes, Problem> {
+    let mut pieces = body.into_data_stream();
+    let Some(first) = pieces.next().await else { return Ok(Bytes::new()) };
+    let first = first.map_err(|_| unreadable())?;
+    let (mut all, mut budget) = (BytesMut::from(first), Budget::default());
+    while let Some(piece) = pieces.next().await {
+        let piece = piece.map_err(|_| unreadable())?;
+        all.extend_from_slice(&piece);
+        budget.spend(piece.len()).await;
+    }
+    Ok(all.freeze())
 }
 
 /// What is answered to events that were posted.
@@ -185,11 +208,12 @@ pub(super) async fn posted(
     key: Key,
     body: Bytes,
     preset: Preset,
+    share: &BodyShare,
 ) -> Result<Outcome, Problem> {
     if body.trim_ascii_start().first() == Some(&b'[') {
         key.refuse()?;
         // Apart, or every single event would take the room that a list needs.
-        return Box::pin(list(entrance, &body, &preset)).await.map(Outcome::Other);
+        return Box::pin(list(entrance, &body, &preset, share)).await.map(Outcome::Other);
     }
     let key = key.given()?;
     let mut event = entrance.stream.schema.fill(&body, preset).map_err(|rejection| {
@@ -205,7 +229,7 @@ pub(super) async fn posted(
 
 /// Appends one event, whose id is the request's key if it is `keyed`.
 async fn one(entrance: &Entrance, event: Event, keyed: bool) -> Result<Outcome, Problem> {
-    let Entrance { stream, ingress } = entrance;
+    let Entrance { stream, ingress, .. } = entrance;
     let deadline = Instant::now() + POST_WITHIN;
     let records = Records::one(|bytes| event.encode_to(bytes));
     let record = records.get(0).unwrap_or_default();
@@ -216,35 +240,6 @@ async fn one(entrance: &Entrance, event: Event, keyed: bool) -> Result<Outcome, 
     let keyed = key.as_deref().map(|key| Keyed { key, digest: Digest::of(record) });
     let appended = ingress.append(partition, records, keyed, deadline).await;
     appended.map(Outcome::Accepted).map_err(answers::failed)
-}
-
-/// A list is checked event by event, as lines are.
-async fn list(
-    entrance: &Entrance,
-    body: &Bytes,
-    preset: &[Option<Value>],
-) -> Result<Response, Problem> {
-    let items: Vec<&RawValue> = serde_json::from_slice(body).map_err(|error| {
-        entrance.ingress.metrics().rejected.inc();
-        let detail = format!("the list of events is not JSON: {error}");
-        Problem::new(StatusCode::BAD_REQUEST, "invalid-event", detail)
-    })?;
-    let mut intake = Intake::new(entrance);
-    let mut bulk = Bulk::new("event");
-    for item in items {
-        bulk.begin();
-        match entrance.stream.schema.fill(item.get().as_bytes(), preset.to_vec()) {
-            Ok(event) => intake.take(event, &mut bulk),
-            Err(rejection) => {
-                entrance.ingress.metrics().rejected.inc();
-                bulk.reject(rejection.to_string());
-            }
-        }
-        if intake.is_full() {
-            intake.flush().await;
-        }
-    }
-    Ok(bulk.answer(intake.finish().await).into_response())
 }
 
 impl Key {

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use super::Entrance;
 use super::post::{Form, Key, Outcome, Preset, posted, preset_by};
 use crate::express::Said;
+use crate::memory::BodyShare;
 use crate::problem::Problem;
 
 /// Where events of a stream are posted, beside `/streams/{stream}`.
@@ -57,6 +58,6 @@ pub(crate) struct Posted {
 impl Posted {
     /// The answer to the events of its body.
     pub(crate) async fn events(self, body: Bytes) -> Result<Outcome, Problem> {
-        posted(&self.entrance, self.key, body, self.preset).await
+        posted(&self.entrance, self.key, body, self.preset, &BodyShare::default()).await
     }
 }

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use consort_kernel::{Moment, Store, Timestamp};
+use consort_kernel::{Budget, Moment, Store, Timestamp};
 use consort_line::{Point, Precision, lines};
 use consort_views::{Refused, Rejection, refused};
 use futures::StreamExt as _;
@@ -99,7 +99,7 @@ impl Receiver {
                 _ = look.tick() => self.look(),
                 () = sleep_until(held.unwrap_or_else(Instant::now)), if waits => {}
                 ready = self.socket.readable(), if !waits => {
-                    if ready.is_ok() && self.receive(Socket::receive).is_err() {
+                    if ready.is_ok() && self.receive(Socket::receive).await.is_err() {
                         tokio::time::sleep(PAUSE).await;
                     }
                 }
@@ -115,7 +115,7 @@ impl Receiver {
             while !self.inbox.has_room() {
                 self.inbox.settle().await;
             }
-            if !self.receive(Socket::receive_last).unwrap_or(false) {
+            if !self.receive(Socket::receive_last).await.unwrap_or(false) {
                 break;
             }
         }
@@ -128,8 +128,11 @@ impl Receiver {
         let _ = timeout(NOTE_WITHIN, noted).await;
     }
 
-    /// Takes what has come; `false` if that is nothing.
-    fn receive(&mut self, from: fn(&mut Socket) -> std::io::Result<bool>) -> std::io::Result<bool> {
+    /// Takes what has come, in bounded steps: 64 datagrams may have four million lines. `false` if nothing has.
+    async fn receive(
+        &mut self,
+        from: fn(&mut Socket) -> std::io::Result<bool>,
+    ) -> std::io::Result<bool> {
         match from(&mut self.socket) {
             Ok(true) => {}
             Ok(false) => return Ok(false),
@@ -142,7 +145,7 @@ impl Receiver {
         let received = now();
         let Receiver { entrance, socket, allow, metrics, inbox, samples, .. } = self;
         let schema = &entrance.stream.schema;
-        let mut point = Point::default();
+        let (mut point, mut budget) = (Point::default(), Budget::default());
         for datagram in socket.datagrams() {
             metrics.datagrams.inc();
             if !is_allowed(allow, datagram.from) {
@@ -155,6 +158,10 @@ impl Receiver {
                 continue;
             }
             for (_, line) in lines(datagram.bytes) {
+                budget.spend(line.len()).await;
+                if line.is_empty() {
+                    continue;
+                }
                 let taken = schema.take_line(line, &mut point, Precision::Nanoseconds, || received);
                 if matches!(taken, Ok(None)) {
                     continue;

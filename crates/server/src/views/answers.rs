@@ -9,8 +9,8 @@ use axum::extract::{Path, RawPathParams, RawQuery, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use consort_cluster::Lag;
-use consort_kernel::{QueryError, ReadError};
-use consort_views::{Page, Position, Query, QueryRefusal, View};
+use consort_kernel::{Budget, QueryError, ReadError};
+use consort_views::{Page, Parts, Position, Query, QueryRefusal, View};
 use serde_json::json;
 
 use super::{AFTER_WITHIN, Views, path_fields};
@@ -95,11 +95,7 @@ pub(super) async fn by_route(
         view.routes[at].fields.iter().zip(&path).map(|(field, (_, value))| (&field[..], value));
     let given = parameters.iter().map(|(name, value)| (&name[..], &value[..]));
     let query = Query::new(&view, fields.chain(given)).map_err(|refusal| refused(&refusal))?;
-    let write = |page: &Page, view: &View| match &view.answer {
-        Some(answer) => page.shaped(view, answer),
-        None => page.json(view),
-    };
-    views.answer(&query, &headers, write).await
+    views.answer(&query, &headers, shaped).await
 }
 
 /// `GET /views/{view}/rejects`
@@ -165,18 +161,18 @@ impl Views {
         &self,
         query: &Query,
         headers: &HeaderMap,
-        write: impl FnOnce(&Page, &View) -> String,
+        write: for<'a> fn(&'a Page, &'a View) -> Parts<'a>,
     ) -> Result<Response, Problem> {
         self.wait_for(headers).await?;
         // Heard before the answer is read, so that the answer is no older than it says.
         let lag = self.0.ingresses.lag(&query.view().from.name);
         let page = query.answer(&*self.0.store).await.map_err(|error| store_failed(&error))?;
         let csv = wants_csv(headers);
-        let (body, media_type) = match csv {
+        let (parts, media_type) = match csv {
             true => (page.csv(query.view()), "text/csv; charset=utf-8; header=present"),
             false => (write(&page, query.view()), "application/json"),
         };
-        let mut response = body.into_response();
+        let mut response = written(parts).await.into_response();
         let answer = response.headers_mut();
         answer.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
         answer.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -221,6 +217,24 @@ impl Views {
             }
         }
     }
+}
+
+/// An answer in the shape that the view's routes have.
+fn shaped<'a>(page: &'a Page, view: &'a View) -> Parts<'a> {
+    match &view.answer {
+        Some(answer) => page.shaped(view, answer),
+        None => page.json(view),
+    }
+}
+
+/// Writes an answer, and lets others run meanwhile: a thousand sets have a hundred thousand members.
+async fn written(parts: Parts<'_>) -> String {
+    let (mut text, mut budget) = (String::new(), Budget::default());
+    for part in parts {
+        text.push_str(&part);
+        budget.spend(part.len()).await;
+    }
+    text
 }
 
 /// Seconds, and of how many partitions nothing is known.

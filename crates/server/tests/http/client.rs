@@ -9,7 +9,7 @@ use axum::routing::{get, post};
 use consort_server::{
     Drained, Express, Handle, Limits, Metrics, Options, Probe, Server, Tokens, WebPolicy, axum,
 };
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -100,9 +100,7 @@ impl Client {
 
     /// The next answer, by its content-length.
     pub(crate) async fn answer(&mut self) -> Answer {
-        within(self.read_answer())
-            .await
-            .expect("the connection was closed before an answer was complete")
+        read_answer(&mut self.0).await
     }
 
     /// True when the server has closed without sending anything more.
@@ -111,19 +109,24 @@ impl Client {
         within(self.0.read_to_end(&mut rest)).await.unwrap();
         rest.is_empty()
     }
+}
 
-    async fn read_answer(&mut self) -> Option<Answer> {
-        let mut bytes = Vec::new();
-        while !bytes.ends_with(b"\r\n\r\n") {
-            bytes.push(self.0.read_u8().await.ok()?);
-        }
-        let head = String::from_utf8(bytes).unwrap().to_ascii_lowercase();
-        let length = header(&head, "content-length").map_or(0, |value| value.parse().unwrap());
-        let mut body = vec![0; length];
-        self.0.read_exact(&mut body).await.ok()?;
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        Some(Answer { status, head, body: String::from_utf8_lossy(&body).into_owned() })
+/// The next answer of a connection, by its content-length.
+pub(crate) async fn read_answer(reader: impl AsyncRead + Unpin) -> Answer {
+    within(answer(reader)).await.expect("the connection was closed before an answer was complete")
+}
+
+async fn answer(mut reader: impl AsyncRead + Unpin) -> Option<Answer> {
+    let mut bytes = Vec::new();
+    while !bytes.ends_with(b"\r\n\r\n") {
+        bytes.push(reader.read_u8().await.ok()?);
     }
+    let head = String::from_utf8(bytes).unwrap().to_ascii_lowercase();
+    let length = header(&head, "content-length").map_or(0, |value| value.parse().unwrap());
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).await.ok()?;
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    Some(Answer { status, head, body: String::from_utf8_lossy(&body).into_owned() })
 }
 
 impl Answer {

@@ -44,6 +44,7 @@ async fn server(ways: Ways, options: Options) -> Running {
 async fn server_on(log: Arc<dyn Log>, ways: Ways, options: Options) -> Running {
     let (_, store) = memory::open(1, Arc::new(SystemClock::default()));
     let (runtime, entropy) = (TokioRuntime::current(), Arc::new(SeededEntropy::new(7)));
+    let intake = runtime.clone();
     let second = Duration::from_secs(1);
     let store = Arc::new(store);
     let appender = Appender::new(log, store.clone(), runtime.clone(), entropy.clone(), second);
@@ -80,6 +81,7 @@ async fn server_on(log: Arc<dyn Log>, ways: Ways, options: Options) -> Running {
         definitions: &Definitions { streams, views: Vec::new() },
         gates: BTreeMap::new(),
         ingresses: &ingresses,
+        intake,
     });
     let mut paths = Paths::default();
     let routes = match ways {

@@ -23,6 +23,7 @@ use tower::ServiceExt as _;
 fn door() -> Router {
     let (log, store) = memory::open(1, Arc::new(SystemClock::default()));
     let (runtime, entropy) = (TokioRuntime::current(), Arc::new(SeededEntropy::new(7)));
+    let intake = runtime.clone();
     let second = Duration::from_secs(1);
     let store = Arc::new(store);
     let appender =
@@ -40,6 +41,7 @@ fn door() -> Router {
             ("off".into(), GateKind::Off),
         ]),
         ingresses: &ingresses,
+        intake,
     });
     streams.routes(&mut Paths::default())
 }

@@ -9,4 +9,5 @@ mod feeds;
 mod framing;
 mod gates;
 mod half_close;
+mod hostile;
 mod web;

@@ -1,10 +1,15 @@
 //! What a query found, and how it is written: JSON, CSV, or a shape of the view's own.
 
+use std::iter::once;
+
 use consort_kernel::Moment;
 use serde_json::value::RawValue;
 
 use crate::value::{Kind, Value, push_json_text};
 use crate::view::{Answer, Shown, View};
+
+/// An answer in parts, each of a group at most: a long answer is written with yields between them.
+pub type Parts<'a> = Box<dyn Iterator<Item = String> + Send + 'a>;
 
 /// The answer to a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,34 +57,30 @@ pub enum Outcome {
 
 impl Page {
     /// The answer as JSON, in its usual form.
-    pub fn json(&self, view: &View) -> String {
-        let mut text = String::from("{\"view\":");
-        push_json_text(&mut text, view.name.as_str());
+    pub fn json<'a>(&'a self, view: &'a View) -> Parts<'a> {
+        let mut head = String::from("{\"view\":");
+        push_json_text(&mut head, view.name.as_str());
+        let mut tail = String::new();
         match &self.rows[..] {
             [row] if self.single => {
-                text.push(',');
-                row.write_json(view, &mut text);
+                head.push(',');
+                row.write_json(view, &mut head);
                 // Only a set that is too large for one answer has more.
                 if self.next.is_some() {
-                    self.write_next(&mut text);
+                    self.write_next(&mut tail);
                 }
+                tail.push('}');
+                Box::new([head, tail].into_iter())
             }
             rows => {
-                text.push_str(",\"groups\":[");
-                for (at, row) in rows.iter().enumerate() {
-                    text.push_str(if at > 0 { ",{" } else { "{" });
-                    row.write_json(view, &mut text);
-                    if row.more {
-                        text.push_str(",\"more\":true");
-                    }
-                    text.push('}');
-                }
-                text.push(']');
-                self.write_next(&mut text);
+                head.push_str(",\"groups\":[");
+                tail.push(']');
+                self.write_next(&mut tail);
+                tail.push('}');
+                let rows = rows.iter().enumerate().map(|(at, row)| row.listed(at, view));
+                Box::new(once(head).chain(rows).chain(once(tail)))
             }
         }
-        text.push('}');
-        text
     }
 
     fn write_next(&self, text: &mut String) {
@@ -91,7 +92,7 @@ impl Page {
     }
 
     /// The answer in the shape that the view's routes have; several groups have their usual form.
-    pub fn shaped(&self, view: &View, answer: &Answer) -> String {
+    pub fn shaped<'a>(&'a self, view: &'a View, answer: &Answer) -> Parts<'a> {
         let (true, [row]) = (self.single, &self.rows[..]) else { return self.json(view) };
         let mut text = String::new();
         match answer {
@@ -114,33 +115,41 @@ impl Page {
                 text.push('}');
             }
         }
-        text
+        Box::new(once(text))
     }
 
     /// The groups as CSV (RFC 4180), with a line of names.
-    pub fn csv(&self, view: &View) -> String {
+    pub fn csv<'a>(&'a self, view: &'a View) -> Parts<'a> {
         let window = match view.windows {
             Some(_) => &["start", "end", "state"][..],
             None => &[],
         };
         let window = window.iter().map(|name| (*name).to_owned());
         let names = view.by.iter().map(|field| quoted(&field.name));
-        let mut text = line(window.chain(names).chain(["value".into()]));
-        for row in &self.rows {
-            let kinds = view.kinds();
-            let values =
-                row.group.iter().zip(kinds).map(|(value, kind)| quoted(&value.shown(kind)));
-            let outcome = quoted(&row.outcome.csv(view.aggregate.kind()));
-            let window = row.window.iter().flat_map(|window| {
-                [window.start.to_string(), window.end.to_string(), window.state.to_owned()]
-            });
-            text.push_str(&line(window.chain(values).chain([outcome])));
-        }
-        text
+        let head = line(window.chain(names).chain(["value".into()]));
+        Box::new(once(head).chain(self.rows.iter().map(|row| row.csv(view))))
     }
 }
 
 impl Row {
+    /// As one of several groups, with the comma before it.
+    fn listed(&self, at: usize, view: &View) -> String {
+        let mut text = String::from(if at > 0 { ",{" } else { "{" });
+        self.write_json(view, &mut text);
+        text.push_str(if self.more { ",\"more\":true}" } else { "}" });
+        text
+    }
+
+    fn csv(&self, view: &View) -> String {
+        let values = self.group.iter().zip(view.kinds());
+        let values = values.map(|(value, kind)| quoted(&value.shown(kind)));
+        let outcome = quoted(&self.outcome.csv(view.aggregate.kind()));
+        let window = self.window.iter().flat_map(|window| {
+            [window.start.to_string(), window.end.to_string(), window.state.to_owned()]
+        });
+        line(window.chain(values).chain([outcome]))
+    }
+
     fn write_json(&self, view: &View, text: &mut String) {
         text.push_str("\"group\":");
         text.push_str(&group_json(view, &self.group));
