@@ -18,10 +18,11 @@ use consort_views::{Definitions, Field, Schema, Stream, Unknown};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use futures::future::join_all;
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
 use tokio::io::AsyncWriteExt as _;
 
-use crate::client::{Answer, Running, limited, options, read_answer, start};
+use crate::client::{Answer, Running, limited, options, read_answer, start, within};
 
 /// How many requests are answered while a hostile body is taken, at least. It is taken in thousands of steps.
 const MEANWHILE: usize = 50;
@@ -174,21 +175,24 @@ async fn a_long_body_is_taken_on_the_threads_for_it_and_a_short_one_is_not() {
         (post("/write?db=lines", GZIP, &gzipped), 204),
         (post("/write?db=lines", "", lines.repeat(200).as_bytes()), 204),
     ];
-    let (requests, expected): (Vec<_>, Vec<u16>) = requests.into_iter().unzip();
-    let mut waiting =
-        std::pin::pin!(join_all(requests.into_iter().map(|request| send(&server, request))));
+    let server = &server;
+    let mut waiting: FuturesUnordered<_> = requests
+        .into_iter()
+        .map(|(request, status)| async move { (send(server, request).await.status, status) })
+        .collect();
     for _ in 0..MEANWHILE {
         tokio::select! {
             biased;
-            answers = &mut waiting => panic!("they were not taken apart: {answers:?}"),
+            Some(answer) = waiting.next() => panic!("one was not taken apart: {answer:?}"),
             health = server.ask("GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n") => {
                 assert_eq!(health.status, 200);
             }
         }
     }
     let_go.send(()).unwrap();
-    let answers: Vec<u16> = waiting.await.iter().map(|answer| answer.status).collect();
-    assert_eq!(answers, expected);
+    while let Some((status, expected)) = waiting.next().await {
+        assert_eq!(status, expected);
+    }
 }
 
 #[tokio::test]
@@ -214,12 +218,15 @@ async fn bodies_that_find_no_room_in_the_nodes_memory_are_answered_503_at_once()
     let mut slow = server.connect().await;
     slow.send(&String::from_utf8(request(1000)).unwrap()[..900]).await;
     // Until the server has read what there is of the first body.
-    let refused = loop {
-        let answer = send(&server, request(900)).await;
-        if answer.status != 200 {
-            break answer;
+    let refused = within(async {
+        loop {
+            let answer = send(&server, request(900)).await;
+            if answer.status != 200 {
+                break answer;
+            }
         }
-    };
+    });
+    let refused = refused.await;
     assert_eq!(refused.status, 503);
     let (kind, detail) = refused.problem();
     assert_eq!(kind, "bodies-memory");
