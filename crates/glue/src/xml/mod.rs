@@ -1,0 +1,1 @@
+//! XML documents, and the patches of RFC 5261.
