@@ -103,7 +103,7 @@ async fn the_home_page_is_json_for_programs_and_html_for_browsers() {
         assert!(paths.iter().any(|link| link == path), "{path} is missing: {paths:?}");
         assert_eq!(caller.get(path).await.status, 200, "{path}");
     }
-    assert_eq!(paths.last().map(String::as_str), Some("/once/items/"));
+    assert!(paths.iter().any(|link| link == "/once/items/"), "a space is missing: {paths:?}");
 
     let browser = [("accept", "text/html,application/xhtml+xml,*/*;q=0.8")];
     let page = caller.get_with("/", &browser).await;

@@ -15,7 +15,7 @@ const REACHED: [(&str, &str); 10] = [
     ("/streams/{stream}", "POST"),
     ("/streams/points", "POST"),
     ("/write", "POST"),
-    ("/feeds/{part}/{name}", "GET"),
+    ("/feeds/{*path}", "GET"),
     ("/cluster/nodes/{id}/drain", "POST"),
 ];
 
