@@ -7,7 +7,7 @@ use json_patch::{
     AddOperation, CopyOperation, MoveOperation, PatchOperation, RemoveOperation, ReplaceOperation,
     TestOperation,
 };
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{read, shown};
 use crate::bounds::{MAX_DEPTH, MAX_OPERATIONS};
@@ -37,42 +37,46 @@ pub(super) fn read(piece: &[u8]) -> Result<Vec<PatchOperation>, Rejection> {
 }
 
 fn operation_from(operation: Value) -> Result<PatchOperation, String> {
-    let Value::Object(mut members) = operation else { return Err("it is no object".to_owned()) };
-    let name = text(&mut members, "op")?;
-    let path = pointer(&mut members, "path")?;
+    let Value::Object(members) = operation else { return Err("it is no object".to_owned()) };
+    let (mut name, mut path, mut from, mut value) = (None, None, None, None);
+    for (member, content) in members {
+        match member.as_str() {
+            "op" => name = Some(content),
+            "path" => path = Some(content),
+            "from" => from = Some(content),
+            "value" => value = Some(content),
+            _ => {}
+        }
+    }
+    let name = text("op", name)?;
+    let path = pointer("path", path)?;
+    let value = || value.ok_or_else(|| missing("value"));
     Ok(match name.as_str() {
-        "add" => PatchOperation::Add(AddOperation { path, value: value(&mut members)? }),
+        "add" => PatchOperation::Add(AddOperation { path, value: value()? }),
         "remove" => PatchOperation::Remove(RemoveOperation { path }),
-        "replace" => {
-            PatchOperation::Replace(ReplaceOperation { path, value: value(&mut members)? })
-        }
-        "move" => {
-            PatchOperation::Move(MoveOperation { from: pointer(&mut members, "from")?, path })
-        }
-        "copy" => {
-            PatchOperation::Copy(CopyOperation { from: pointer(&mut members, "from")?, path })
-        }
-        "test" => PatchOperation::Test(TestOperation { path, value: value(&mut members)? }),
+        "replace" => PatchOperation::Replace(ReplaceOperation { path, value: value()? }),
+        "move" => PatchOperation::Move(MoveOperation { from: pointer("from", from)?, path }),
+        "copy" => PatchOperation::Copy(CopyOperation { from: pointer("from", from)?, path }),
+        "test" => PatchOperation::Test(TestOperation { path, value: value()? }),
         other => return Err(format!("there is no operation `{}`", shown(other))),
     })
 }
 
-fn value(members: &mut Map<String, Value>) -> Result<Value, String> {
-    members.remove("value").ok_or_else(|| "`value` is missing".to_owned())
+fn pointer(member: &str, content: Option<Value>) -> Result<PointerBuf, String> {
+    PointerBuf::parse(text(member, content)?).map_err(|error| {
+        let (_, text) = error.decompose();
+        format!("`{member}` is no JSON pointer: \"{}\"", shown(&text))
+    })
 }
 
-fn text(members: &mut Map<String, Value>, name: &str) -> Result<String, String> {
-    match members.remove(name) {
+fn text(member: &str, content: Option<Value>) -> Result<String, String> {
+    match content {
         Some(Value::String(text)) => Ok(text),
-        Some(_) => Err(format!("`{name}` is no text")),
-        None => Err(format!("`{name}` is missing")),
+        Some(_) => Err(format!("`{member}` is no text")),
+        None => Err(missing(member)),
     }
 }
 
-fn pointer(members: &mut Map<String, Value>, name: &str) -> Result<PointerBuf, String> {
-    let text = text(members, name)?;
-    PointerBuf::parse(text).map_err(|error| {
-        let (_, text) = error.decompose();
-        format!("`{name}` is no JSON pointer: \"{}\"", shown(&text))
-    })
+fn missing(member: &str) -> String {
+    format!("`{member}` is missing")
 }
