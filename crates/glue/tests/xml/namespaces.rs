@@ -1,7 +1,7 @@
 //! Namespaces of selectors, of added content and of declarations (RFC 5261 §4.2).
 
-use super::{apply, expect, expect_rejection};
-use consort_glue::Reason;
+use super::{apply, expect, expect_rejection, parse, text};
+use consort_glue::{PieceForm, Reason};
 
 /// Applies a whole patch and compares the result.
 fn expect_patch(document: &str, patch: &str, expected: &str) {
@@ -188,6 +188,19 @@ fn a_replaced_namespace_is_that_of_all_names_below() {
         follow,
         "<p:d xmlns:p=\"urn:3\"><p:e><f xmlns:p=\"urn:2\"/></p:e></p:d>",
     );
+}
+
+/// The text does not show the namespace of a name, so a later patch looks for it.
+#[test]
+fn a_failed_patch_leaves_names_in_their_namespaces() {
+    let mut document = parse("<d xmlns:p='urn:1'><p:e p:a='1'/></d>");
+    let failing = b"<patch xmlns:p='urn:1'><replace sel='d/namespace::p'>urn:2</replace><remove sel='d/p:e'/></patch>";
+    let rejection =
+        document.apply(PieceForm::XmlPatch, failing, 1_000).expect_err("p:e is in urn:2 by then");
+    assert_eq!(rejection.reason, Reason::UNLOCATED_NODE);
+    let patch = b"<patch xmlns:o='urn:1'><remove sel='d/o:e/@o:a'/><remove sel='d/o:e'/></patch>";
+    assert_eq!(document.apply(PieceForm::XmlPatch, patch, 1_000), Ok(()));
+    assert_eq!(text(&document), "<d xmlns:p=\"urn:1\"/>");
 }
 
 #[test]

@@ -49,11 +49,21 @@ fn other_nodes_are_found_as_the_last_step() {
         ("//@k", "<a>1<?p x?><b/>2<!--3--><?q y?></a>"),
         ("a/text()[1]", "<a k=\"1\"><?p x?><b/>2<!--3--><?q y?></a>"),
         ("a/text()[.=&apos;2&apos;]", "<a k=\"1\">1<?p x?><b/><!--3--><?q y?></a>"),
+        ("a/comment()[.=&apos;3&apos;]", "<a k=\"1\">1<?p x?><b/>2<?q y?></a>"),
+        ("a/processing-instruction()[.=&apos;y&apos;]", "<a k=\"1\">1<?p x?><b/>2<!--3--></a>"),
         ("//comment()", "<a k=\"1\">1<?p x?><b/>2<?q y?></a>"),
         ("a/processing-instruction(\"q\")", "<a k=\"1\">1<?p x?><b/>2<!--3--></a>"),
         ("a/processing-instruction()[1]", "<a k=\"1\">1<b/>2<!--3--><?q y?></a>"),
     ] {
         expect(document, &format!("<remove sel='{selector}'/>"), expected);
+    }
+}
+
+#[test]
+fn comments_and_instructions_have_their_text_as_value() {
+    for selector in ["a/comment()[.='2']", "a/processing-instruction()[.='p']"] {
+        let operation = format!("<remove sel=\"{selector}\"/>");
+        expect_rejection("<a><!--1--><?p x?></a>", &operation, Reason::UNLOCATED_NODE);
     }
 }
 
