@@ -17,7 +17,7 @@ use consort_engines::OpenError;
 use consort_feeds::FeedSpec;
 use consort_server::axum::Router;
 use consort_server::home::Link;
-use consort_server::{Express, Metrics, Resolver};
+use consort_server::{Express, LongBodies, Metrics, Resolver};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
@@ -82,6 +82,8 @@ pub struct OpenPart {
     pub routes: Router,
     /// Those of its routes that have the express way.
     pub express: Express,
+    /// Those of its routes that take bodies of any length.
+    pub long_bodies: LongBodies,
     /// Links to its pages, for `GET /`.
     pub links: Vec<Link>,
     /// What runs while the node runs.
@@ -95,6 +97,7 @@ impl Default for OpenPart {
             resolver: None,
             routes: Router::new(),
             express: Express::default(),
+            long_bodies: LongBodies::default(),
             links: Vec::new(),
             running: Box::new(Idle),
         }
