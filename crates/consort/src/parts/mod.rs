@@ -4,6 +4,8 @@
 //! HTTP, and how it stops. `node.rs` loops over the list and knows none of them.
 
 mod feeds;
+#[cfg(test)]
+mod guestbook;
 mod once;
 mod partition;
 mod streams;
@@ -28,7 +30,13 @@ pub(crate) use partition::PartitionResolver;
 
 /// The parts of every node.
 pub fn standard() -> Vec<Arc<dyn Part>> {
-    vec![Arc::new(streams::Streams), Arc::new(feeds::Feeds), Arc::new(once::Once)]
+    vec![
+        Arc::new(streams::Streams),
+        Arc::new(feeds::Feeds),
+        Arc::new(once::Once),
+        #[cfg(test)]
+        Arc::new(guestbook::Guestbook),
+    ]
 }
 
 /// What the parts of every node hand to the config.
