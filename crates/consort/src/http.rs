@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use consort_server::axum::Router;
 use consort_server::{
-    BindError, Drained, Express, Handle, Limits, Metrics, Probe, Server, WebPolicy,
+    BindError, Drained, Express, Handle, Limits, LongBodies, Metrics, Probe, Server, WebPolicy,
 };
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -15,6 +15,14 @@ use crate::config::HttpConfig;
 /// How long a stop waits for running requests. Roles are handed over before, which may take ten seconds
 /// and a lease; all of it must fit the 30 s that container platforms wait before they kill.
 const REQUESTS_END_WITHIN: Duration = Duration::from_secs(15);
+
+/// The routes of a node, and those among them that are served in another way.
+#[derive(Debug, Default)]
+pub(crate) struct HttpRoutes {
+    pub(crate) router: Router,
+    pub(crate) express: Express,
+    pub(crate) long_bodies: LongBodies,
+}
 
 /// A server that runs. Dropping it stops it without waiting.
 #[derive(Debug)]
@@ -29,9 +37,10 @@ impl Http {
     pub(crate) async fn start(
         config: &HttpConfig,
         probes: Vec<Probe>,
-        (routes, express): (Router, Express),
+        routes: HttpRoutes,
         metrics: Metrics,
     ) -> Result<Http, BindError> {
+        let HttpRoutes { router, express, long_bodies } = routes;
         let server = Server::bind(consort_server::Options {
             listen: config.listen,
             limits: limits(config),
@@ -39,7 +48,8 @@ impl Http {
             probes,
             metrics,
             express,
-            routes,
+            long_bodies,
+            routes: router,
             web: WebPolicy {
                 advertised: config.advertise.clone(),
                 hosts: config.hosts.clone(),

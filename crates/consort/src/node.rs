@@ -12,16 +12,13 @@ use consort_cluster::{
 };
 use consort_engines::Engine;
 use consort_kernel::{Poison, Turns};
-use consort_server::axum::Router;
 use consort_server::home::{self, Link};
-use consort_server::{
-    BindError, Cluster, Drained, Express, Metrics, Peers, Probe, Resolvers, Wanted,
-};
+use consort_server::{BindError, Cluster, Drained, Metrics, Peers, Probe, Resolvers, Wanted};
 use futures::future::join_all;
 use parking_lot::Mutex;
 
 use crate::config::{Config, Durability, EngineConfig, SecretUrl};
-use crate::http::Http;
+use crate::http::{Http, HttpRoutes};
 use crate::identity;
 use crate::parts::{
     self, OpenPart, Opening, Part, PartError, PartitionResolver, Running, StopPhase,
@@ -108,9 +105,9 @@ impl Node {
         let (log, store) = (Arc::clone(&engine.log), Arc::clone(&engine.store));
         resolvers.add(Arc::new(PartitionResolver { log, store }));
 
-        let Opened { workloads, routes, express, links, mut running } = opened;
+        let Opened { workloads, mut routes, links, mut running } = opened;
         let home = home::routes(&cluster, links);
-        let routes = (cluster.routes().merge(home).merge(routes), express);
+        routes.router = cluster.routes().merge(home).merge(routes.router);
         let probes = probes(&engine).into_iter().chain([cluster.probe()]).collect();
         // Folding a batch takes milliseconds, in which no request should wait for its thread or its processor.
         let roles =
@@ -213,8 +210,7 @@ async fn stop_parts(running: &mut [Box<dyn Running>], phase: StopPhase, poison: 
 #[derive(Default)]
 struct Opened {
     workloads: Vec<Arc<dyn Workload>>,
-    routes: Router,
-    express: Express,
+    routes: HttpRoutes,
     links: Vec<Link>,
     running: Vec<Box<dyn Running>>,
 }
@@ -225,8 +221,10 @@ impl Opened {
         if let Some(resolver) = part.resolver {
             resolvers.add(resolver);
         }
-        self.routes = std::mem::take(&mut self.routes).merge(part.routes);
-        self.express.merge(part.express);
+        let HttpRoutes { router, express, long_bodies } = &mut self.routes;
+        *router = std::mem::take(router).merge(part.routes);
+        express.merge(part.express);
+        long_bodies.merge(part.long_bodies);
         self.links.extend(part.links);
         self.running.push(part.running);
     }

@@ -13,6 +13,7 @@ use consort_server::axum::Router;
 use consort_server::axum::body::Body;
 use consort_server::axum::extract::{Request, State};
 use consort_server::axum::http::Method;
+use consort_server::axum::http::header::AUTHORIZATION;
 use consort_server::axum::response::{IntoResponse, Response};
 use consort_server::axum::routing::post;
 use consort_server::{FORWARDED, PeerError};
@@ -69,7 +70,9 @@ impl Workload for Leading {
 async fn answer(State(services): State<Services>, request: Request) -> Response {
     let by = request.headers().get(FORWARDED).cloned();
     let target = request.uri().to_string();
-    let (head, body) = request.into_parts();
+    let (mut head, body) = request.into_parts();
+    // As in a request of the node's own: the owner takes it only with the token that the node adds.
+    head.headers.remove(AUTHORIZATION);
     let body = consort_server::axum::body::to_bytes(body, 1 << 20).await.unwrap();
     let request = Request::from_parts(head, Body::from(body.clone()));
     match services.peers.forward(&leader(), request, Duration::from_secs(5)).await {

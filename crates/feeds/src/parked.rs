@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use consort_cluster::format;
 use consort_kernel::limits::PAGE_BYTES;
-use consort_kernel::{Cursor, Most, Name, ReadError, Shard, Store};
+use consort_kernel::{Budget, Cursor, Most, Name, ReadError, Shard, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -63,7 +63,7 @@ impl Parked {
 /// The newest parked changes of a sink, up to `most` of each shard, each shard's oldest first. All together have
 /// at most [`PAGE_BYTES`], of which each shard has an equal share.
 pub async fn newest(store: &dyn Store, sink: &Name, most: usize) -> Result<Vec<Line>, ReadError> {
-    let mut lines = Vec::new();
+    let (mut lines, mut budget) = (Vec::new(), Budget::default());
     let Ok(list) = names::parked(sink) else { return Ok(lines) };
     let share = PAGE_BYTES / usize::from(store.shards()).max(1);
     for shard in (0..store.shards()).map(Shard) {
@@ -84,10 +84,13 @@ pub async fn newest(store: &dyn Store, sink: &Name, most: usize) -> Result<Vec<L
                 }
             }
         }
-        lines.extend(newest.iter().map(|entry| match format::decode(entry) {
-            Ok(parked) => Line::Parked(parked),
-            Err(error) => Line::Unreadable { unreadable: error.to_string() },
-        }));
+        for entry in newest {
+            lines.push(match format::decode(&entry) {
+                Ok(parked) => Line::Parked(parked),
+                Err(error) => Line::Unreadable { unreadable: error.to_string() },
+            });
+            budget.spend(entry.len()).await;
+        }
     }
     Ok(lines)
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use consort_kernel::limits::PAGE_BYTES;
-use consort_kernel::{Change, Cursor, Digest, Most, Name, ReadError, Shard, Store};
+use consort_kernel::{Budget, Change, Cursor, Digest, Most, Name, ReadError, Shard, Store};
 use futures::future::{join_all, select_all};
 
 use crate::feed;
@@ -24,7 +24,7 @@ pub struct Place(Vec<Cursor>);
 /// A text is no place in a feed of this store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the cursor is none that this feed gave: use one as it was given, or leave it out to begin with the oldest row"
+    "the cursor is none that this feed gave: use one as it was given, or leave it out to begin with the oldest change"
 )]
 pub struct BadCursor;
 
@@ -121,7 +121,7 @@ impl Subscription {
     /// What is there now. Shards take turns in coming first, so that a busy one starves no other.
     async fn look(&self, place: &Place, limit: usize) -> Result<Page, ReadError> {
         let mut next = place.clone();
-        let (mut changes, mut bytes) = (Vec::new(), 0);
+        let (mut changes, mut bytes, mut budget) = (Vec::new(), 0, Budget::default());
         let shards = place.0.len();
         let turn = place.0.iter().fold(0, |sum, cursor| (sum + cursor.next) % shards.max(1) as u64);
         for step in 0..shards {
@@ -138,6 +138,7 @@ impl Subscription {
                 next.0[at] = entry.cursor();
                 bytes += entry.entry.len();
                 changes.push((self.spec.payload.decode(&entry.entry).ok(), next.clone()));
+                budget.spend(entry.entry.len()).await;
             }
         }
         Ok(Page { changes, next })
@@ -205,8 +206,12 @@ fn take_number(bytes: &mut &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::pin::pin;
+    use std::task::Poll;
+
     use crate::fixtures::{feed, point};
     use consort_kernel::{Commit, Note, Operation, SystemClock, memory};
+    use futures::poll;
 
     const LONG: Duration = Duration::from_secs(60);
 
@@ -283,6 +288,26 @@ mod tests {
             place = page.next;
         }
         assert!(feed.read(&place, 100, Duration::ZERO).await.unwrap().changes.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_large_page_is_decoded_in_steps() {
+        let feed = subscription();
+        let large = format!("\"{}\"", "x".repeat(64 << 10));
+        for revision in 0..20 {
+            let entry = point("a", &large, revision).encode();
+            let append = Operation::Append(Note { feed: feed.feed().clone(), entry });
+            feed.store.commit(Shard(0), Commit::of([append])).await.unwrap();
+        }
+        let start = feed.oldest().await.unwrap();
+        let (mut reading, mut yields) = (pin!(feed.read(&start, 100, Duration::ZERO)), 0);
+        let page = loop {
+            match poll!(&mut reading) {
+                Poll::Ready(page) => break page.unwrap(),
+                Poll::Pending => yields += 1,
+            }
+        };
+        assert_eq!((page.changes.len(), yields), (20, 20));
     }
 
     #[tokio::test]

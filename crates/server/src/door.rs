@@ -17,10 +17,10 @@ use futures::FutureExt as _;
 use crate::body::{BodyFault, GuardedBody};
 use crate::framing;
 use crate::limits::Limits;
+use crate::long_bodies::LongBodies;
 use crate::memory::BodyMemory;
 use crate::metrics::HttpMetrics;
 use crate::problem::Problem;
-use crate::streams;
 use crate::tokens::{Refusal, Tokens};
 use crate::web::{self, Visitor, WebGuard};
 
@@ -36,6 +36,7 @@ pub(crate) struct Door {
     pub(crate) tokens: Tokens,
     pub(crate) web: WebGuard,
     pub(crate) limits: Limits,
+    pub(crate) long_bodies: LongBodies,
     pub(crate) memory: BodyMemory,
     pub(crate) metrics: HttpMetrics,
 }
@@ -44,9 +45,9 @@ pub(crate) async fn pass(State(door): State<Arc<Door>>, request: Request, next: 
     let began = Instant::now();
     let method = request.method().clone();
     let matched = request.extensions().get::<MatchedPath>().cloned();
-    let streamed = streams::takes_any_length(&request, matched.as_ref());
-    let response = door.answer(request, next, streamed).await;
     let route = matched.as_ref().map_or(UNMATCHED, MatchedPath::as_str);
+    let streamed = door.long_bodies.allow(route, request.headers());
+    let response = door.answer(request, next, streamed).await;
     door.metrics.answered(route, &method, response.status(), began.elapsed());
     response
 }

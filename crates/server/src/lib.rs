@@ -5,8 +5,9 @@
 //! does. It knows the parts and serves each of them in a module of its own ([`streams`], [`views`],
 //! [`feeds`], [`once`]). It knows no engine: it reaches logs and stores by their contracts alone.
 //!
-//! The accept loop knows no part: [`Options`] hands it the [`Probe`]s for `/readyz`, one
-//! [`Router`](axum::Router) with all routes, and the [`Metrics`] to show.
+//! The accept loop and the door know no part, with one exception: [`Options`] hands them the [`Probe`]s for
+//! `/readyz`, one [`Router`](axum::Router) with all routes, those with [`LongBodies`], and the [`Metrics`] to
+//! show. The exception is [`Express`], the short way for single events, which knows the [`streams`].
 //!
 //! A server is [`Options`], [`Server::bind`], [`Server::run`] with a shutdown future, and a
 //! cloneable [`Handle`].
@@ -23,6 +24,7 @@ mod health;
 pub mod home;
 pub mod ingress;
 mod limits;
+mod long_bodies;
 mod memory;
 mod metrics;
 pub mod once;
@@ -46,6 +48,7 @@ pub use gate::{Admission, Gate, GateKind, GateMetrics, Reason, Refused, Standing
 pub use health::{PROBE_WITHIN, Probe};
 pub use ingress::{Ingress, IngressOptions, IngressSpec, Ingresses, POST_WITHIN};
 pub use limits::{KEEP_ALIVE_IDLE, Limits, MAX_HEADER_BYTES, STOP_WITHIN, WRITE_STALL};
+pub use long_bodies::{LongBodies, TakesPieces};
 pub use metrics::{HttpMetrics, Metrics};
 pub use peers::{FORWARDED, PeerError, Peers, RoleOwner};
 pub use problem::Problem;

@@ -19,6 +19,7 @@ use crate::door::Door;
 use crate::express::{Express, Way};
 use crate::health::Probe;
 use crate::limits::{ACCEPT_PAUSE, Limits, REFUSALS_AT_ONCE};
+use crate::long_bodies::LongBodies;
 use crate::memory::BodyMemory;
 use crate::metrics::{HttpMetrics, Metrics};
 use crate::routes;
@@ -40,6 +41,8 @@ pub struct Options {
     pub metrics: Metrics,
     /// The routes among them that have a short way.
     pub express: Express,
+    /// The routes among them that take bodies of any length.
+    pub long_bodies: LongBodies,
     /// The parts' routes. `/healthz`, `/readyz` and `/metrics` are the server's own.
     pub routes: Router,
 }
@@ -87,7 +90,8 @@ pub enum BindError {
 
 impl Server {
     pub async fn bind(options: Options) -> Result<Server, BindError> {
-        let Options { listen, limits, tokens, web, probes, metrics, express, routes } = options;
+        let Options { listen, limits, tokens, web, probes, metrics, express, long_bodies, routes } =
+            options;
         if !listen.ip().is_loopback() && tokens.is_empty() {
             return Err(BindError::NeedsTokens(listen));
         }
@@ -102,8 +106,14 @@ impl Server {
         let web = WebGuard::new(web, address.to_string(), !tokens.is_empty());
         let most = limits.max_bodies.max(usize::try_from(limits.max_body).unwrap_or(usize::MAX));
         let memory = BodyMemory::new(most);
-        let door = Door { tokens, web, limits: limits.clone(), memory, metrics: http.clone() };
-        let door = Arc::new(door);
+        let door = Arc::new(Door {
+            tokens,
+            web,
+            limits: limits.clone(),
+            long_bodies,
+            memory,
+            metrics: http.clone(),
+        });
         let router = routes::assemble(routes, probes, metrics, Arc::clone(&door));
         let way = Arc::new(Way::new(express, door));
         let service = Service { way, router, limits, metrics: http.clone() };

@@ -4,6 +4,8 @@
 //! HTTP, and how it stops. `node.rs` loops over the list and knows none of them.
 
 mod feeds;
+#[cfg(test)]
+mod guestbook;
 mod once;
 mod partition;
 mod streams;
@@ -17,7 +19,7 @@ use consort_engines::OpenError;
 use consort_feeds::FeedSpec;
 use consort_server::axum::Router;
 use consort_server::home::Link;
-use consort_server::{Express, Metrics, Resolver};
+use consort_server::{Express, LongBodies, Metrics, Resolver};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
@@ -28,7 +30,13 @@ pub(crate) use partition::PartitionResolver;
 
 /// The parts of every node.
 pub fn standard() -> Vec<Arc<dyn Part>> {
-    vec![Arc::new(streams::Streams), Arc::new(feeds::Feeds), Arc::new(once::Once)]
+    vec![
+        Arc::new(streams::Streams),
+        Arc::new(feeds::Feeds),
+        Arc::new(once::Once),
+        #[cfg(test)]
+        Arc::new(guestbook::Guestbook),
+    ]
 }
 
 /// What the parts of every node hand to the config.
@@ -82,6 +90,8 @@ pub struct OpenPart {
     pub routes: Router,
     /// Those of its routes that have the express way.
     pub express: Express,
+    /// Those of its routes that take bodies of any length.
+    pub long_bodies: LongBodies,
     /// Links to its pages, for `GET /`.
     pub links: Vec<Link>,
     /// What runs while the node runs.
@@ -95,6 +105,7 @@ impl Default for OpenPart {
             resolver: None,
             routes: Router::new(),
             express: Express::default(),
+            long_bodies: LongBodies::default(),
             links: Vec::new(),
             running: Box::new(Idle),
         }

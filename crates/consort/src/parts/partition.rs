@@ -9,7 +9,7 @@ use consort_server::{Resolved, Resolver, Resolving};
 use futures::FutureExt as _;
 
 /// The pipeline of a partition whose part says nothing else.
-const PIPELINE: &str = "all";
+pub(super) const PIPELINE: &str = "all";
 
 /// Resolves `worker:STREAM/INDEX` as one pipeline.
 #[derive(Debug)]

@@ -87,6 +87,7 @@ impl Part for Streams {
             resolver: None,
             routes,
             express,
+            long_bodies: streams.long_bodies(),
             links: vec![
                 link("/streams", "the streams: their fields, and how events come in"),
                 link(

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use consort_server::axum::Router;
 use consort_server::udp::{Drops, Socket, Source};
-use consort_server::{Express, Limits, Metrics, Server, Tokens};
+use consort_server::{Express, Limits, LongBodies, Metrics, Server, Tokens};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -86,6 +86,7 @@ impl Relay {
             probes: Vec::new(),
             metrics,
             express: Express::default(),
+            long_bodies: LongBodies::default(),
             routes: Router::new(),
         })
         .await?;

@@ -14,7 +14,7 @@ use consort_server::axum::extract::{Request, State};
 use consort_server::axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use consort_server::axum::response::{IntoResponse as _, Response};
 use consort_server::axum::{Json, Router, body, routing};
-use consort_server::{BindError, Express, Limits, Metrics, Problem, Server, Tokens};
+use consort_server::{BindError, Express, Limits, LongBodies, Metrics, Problem, Server, Tokens};
 use futures::StreamExt as _;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -64,6 +64,7 @@ impl SampleUpstream {
             .with_state(shared);
         let server = Server::bind(consort_server::Options {
             express: Express::default(),
+            long_bodies: LongBodies::default(),
             listen,
             limits: Limits { max_connections: CONNECTIONS_MOST, ..Limits::default() },
             tokens: Tokens::default(),

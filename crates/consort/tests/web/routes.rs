@@ -15,7 +15,11 @@ const OTHERS: [(&str, &str, &str, &str); 9] = [
     ("POST", "/cluster/roles/worker:rides/0/resolve", "application/json", r#"{"from":"end"}"#),
 ];
 
-const TELLING: [&str; 10] = [
+const TELLING: [&str; 14] = [
+    "/",
+    "/streams",
+    "/streams/rides",
+    "/sinks",
     "/healthz",
     "/readyz",
     "/metrics",

@@ -21,17 +21,17 @@ const CURSOR: HeaderName = HeaderName::from_static("consort-cursor");
 /// Where a subscriber that comes again says where it was.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// Rows in a page, unless it is said how many, and at most.
+/// Changes in a page, unless it is said how many, and at most.
 const LIMIT: usize = 100;
 const LIMIT_MOST: usize = 1_000;
 
-/// The longest wait for a row, in seconds: below the time after which most proxies give up.
+/// The longest wait for a change, in seconds: below the time after which most proxies give up.
 const WAIT_MOST: u64 = 30;
 
-/// How many parked rows are shown of each shard.
+/// How many parked changes are shown of each shard.
 const PARKED_SHOWN: usize = 100;
 
-/// What stands for the place behind the newest row.
+/// Stands for the place behind the newest change.
 const NOW: &str = "now";
 
 /// When a client that could not be answered should ask again.
@@ -83,7 +83,7 @@ pub(super) async fn feed(
     }
 }
 
-/// Some rows, one a line.
+/// Some changes, one a line.
 async fn page(mut seat: Seat, place: &Place, asked: &Asked) -> Result<Response, Problem> {
     let subscription = seat.subscription.clone();
     let page = tokio::select! {
@@ -143,7 +143,9 @@ impl Asked {
                     asked.limit = usize::try_from(limit).unwrap_or(LIMIT_MOST).min(LIMIT_MOST);
                 }
                 ("wait", Some(wait)) => asked.wait = Duration::from_secs(wait.min(WAIT_MOST)),
-                ("limit", _) => return Err(bad("'limit' must be a number of rows, from 1".into())),
+                ("limit", _) => {
+                    return Err(bad("'limit' must be a number of changes, from 1".into()));
+                }
                 ("wait", _) => return Err(bad("'wait' must be a number of seconds".into())),
                 _ => {
                     let known = "a feed takes 'after', 'limit' and 'wait'";
@@ -157,7 +159,8 @@ impl Asked {
 
 /// A change in one line, or a line that says that this release cannot read it.
 pub(super) fn shown(change: Option<&Change>) -> Cow<'_, str> {
-    let unreadable = Cow::Borrowed(r#"{"unreadable":"this node's release cannot read the row"}"#);
+    let unreadable =
+        Cow::Borrowed(r#"{"unreadable":"this node's release cannot read the change"}"#);
     change.map_or(unreadable, Change::payload_line)
 }
 
@@ -167,7 +170,7 @@ pub(super) fn failed(error: &ReadError) -> Problem {
         ReadError::Trimmed { .. } | ReadError::Lost { .. } => {
             let detail = format!(
                 "the feed cannot be taken up at this cursor: {error}. Begin again without 'after', with the \
-                 oldest row that is kept, or with after={NOW}; queries of the view tell what was missed"
+                 oldest change that is kept, or with after={NOW}; a query of the present state tells what was missed"
             );
             Problem::new(StatusCode::GONE, "cursor-gone", detail)
         }

@@ -8,6 +8,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use consort_feeds::{Page, Place};
+use consort_kernel::Budget;
 use futures::stream;
 
 use super::Seat;
@@ -17,7 +18,7 @@ use crate::problem::Problem;
 /// How long a stream may be silent: proxies end one after a minute, many after half of it.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Rows that are read at once. Each event carries a cursor, so they are more than their rows.
+/// Changes that are read at once. Each event carries a cursor beside its change.
 const PAGE: usize = 100;
 
 /// How long a client whose stream ended waits before it comes again, in milliseconds.
@@ -37,9 +38,9 @@ pub(super) async fn stream(seat: Seat, place: Place) -> Result<Response, Problem
     // What cannot be read from the beginning is told by the answer's status.
     let first = seat.subscription.read(&place, PAGE, Duration::ZERO).await;
     let first = first.map_err(|error| failed(&error))?;
-    // An event without data, which sets the id: a client that is cut off before the first row comes again
+    // An event without data, which sets the id: a client that is cut off before the first change comes again
     // to this very place.
-    let hello = format!("retry: {COME_AGAIN}\nid: {}\n\n{}", place.encode(), written(&first));
+    let hello = format!("retry: {COME_AGAIN}\nid: {}\n\n{}", place.encode(), written(&first).await);
     let state = Streamed { seat, place: first.next, over: false };
     let rest = stream::unfold(state, async |state| {
         let (text, state) = state.next().await?;
@@ -68,11 +69,11 @@ impl Streamed {
         let text = match page {
             Ok(page) if page.changes.is_empty() => ": nothing new\n\n".to_owned(),
             Ok(page) => {
-                let text = written(&page);
+                let text = written(&page).await;
                 self.place = page.next;
                 text
             }
-            // The client comes again, with the id of the last row; if its place is gone, it is told so then.
+            // The client comes again, with the id of the last change; if its place is gone, it is told so then.
             Err(error) => {
                 self.over = true;
                 let reason = serde_json::json!({ "detail": failed(&error).detail() });
@@ -83,10 +84,70 @@ impl Streamed {
     }
 }
 
-fn written(page: &Page) -> String {
-    let mut text = String::new();
+/// The changes as events. A page may have megabytes, so others run meanwhile.
+async fn written(page: &Page) -> String {
+    let (mut text, mut budget) = (String::new(), Budget::default());
     for (change, place) in &page.changes {
-        text.push_str(&format!("id: {}\ndata: {}\n\n", place.encode(), shown(change.as_ref())));
+        let event = format!("id: {}\ndata: {}\n\n", place.encode(), shown(change.as_ref()));
+        text.push_str(&event);
+        budget.spend(event.len()).await;
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::task::Poll;
+
+    use consort_feeds::{FeedSpec, Payload, Retention, Subscription};
+    use consort_kernel::{Change, Moment, SystemClock, memory};
+    use futures::poll;
+    use serde_json::json;
+    use serde_json::value::to_raw_value;
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct Notes;
+
+    impl Payload for Notes {
+        fn name(&self) -> &'static str {
+            "note"
+        }
+
+        fn id(&self, change: &Change) -> Result<String, String> {
+            Ok(change.revision.to_string())
+        }
+    }
+
+    /// Twenty changes, each as large as a step.
+    async fn large_page() -> Page {
+        let (_, store) = memory::open(1, Arc::new(SystemClock::default()));
+        let feed = FeedSpec {
+            path: "test/notes".to_owned(),
+            feed: "test.notes".parse().unwrap(),
+            payload: Arc::new(Notes),
+            retention: Retention::default(),
+            sinks: Vec::new(),
+        };
+        let place = Subscription::new(Arc::new(store), Arc::new(feed)).oldest().await.unwrap();
+        let payload = to_raw_value(&json!({ "text": "x".repeat(64 << 10) })).unwrap();
+        let change = Change { subject: "a".to_owned(), time: Moment(0), revision: 1, payload };
+        Page { changes: vec![(Some(change), place.clone()); 20], next: place }
+    }
+
+    #[tokio::test]
+    async fn a_large_page_is_written_in_steps() {
+        let page = large_page().await;
+        let (mut writing, mut yields) = (pin!(written(&page)), 0);
+        let text = loop {
+            match poll!(&mut writing) {
+                Poll::Ready(text) => break text,
+                Poll::Pending => yields += 1,
+            }
+        };
+        assert_eq!((text.matches("\ndata: {").count(), yields), (20, 20));
+    }
 }

@@ -11,7 +11,7 @@ use axum::{Json, Router};
 use consort_views::{Stream, Unknown};
 use serde_json::{Value, json};
 
-use super::{OF_STREAM, PATH, Streams, WRITE_V1, WRITE_V2, no_such_stream};
+use super::{PATH, Streams, WRITE_V1, WRITE_V2, no_such_stream, path_of};
 use crate::problem::Problem;
 
 /// The ways into a stream besides HTTP.
@@ -41,7 +41,7 @@ pub fn list_routes(streams: &Streams, others: BTreeMap<String, OtherWays>) -> Ro
                 one(&listing, &name)
             };
             let state = (Arc::clone(&listing), name.clone());
-            routes = routes.route(&format!("{OF_STREAM}{name}"), get(shown).with_state(state));
+            routes = routes.route(&path_of(name), get(shown).with_state(state));
         }
     }
     routes.with_state(listing)
@@ -101,7 +101,7 @@ impl Listing {
 /// The requests that bring events.
 fn routes_of(stream: &Stream) -> Vec<String> {
     let name = &stream.name;
-    let mut routes = vec![format!("POST {OF_STREAM}{name}")];
+    let mut routes = vec![format!("POST {}", path_of(name.as_str()))];
     routes.extend(stream.route.as_ref().map(ToString::to_string));
     if stream.schema.form().is_line() {
         routes.push(format!("POST {WRITE_V1}?db={name}"));

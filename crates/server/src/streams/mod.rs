@@ -22,7 +22,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{MatchedPath, Request};
+use axum::http::HeaderMap;
 use axum::routing::{get, post};
 use consort_cluster::Runtime;
 use consort_views::{Definitions, Stream};
@@ -30,9 +30,11 @@ use consort_views::{Definitions, Stream};
 use crate::express::{Express, Said};
 use crate::gate::GateKind;
 use crate::ingress::{Ingress, IngressSpec, Ingresses};
+use crate::long_bodies::LongBodies;
 pub use lines::{Line, Split};
 pub use list::{OtherWays, list_routes};
 pub use points::PointLines;
+use post::Form;
 pub(crate) use post::{Outcome, no_such_stream, unreadable};
 pub(crate) use reader::now;
 pub(crate) use route::Posted;
@@ -42,7 +44,6 @@ pub(crate) use sorted::{Encoder, Sorted};
 /// The path of every stream. One of lines has its own besides, so that its bodies can be told from others
 /// before they are read.
 const PATH: &str = "/streams/{stream}";
-const OF_STREAM: &str = "/streams/";
 
 /// The paths of InfluxDB by which lines come.
 const WRITE_V1: &str = "/write";
@@ -103,7 +104,7 @@ impl Streams {
         for (name, entrance) in self.0.iter() {
             if entrance.stream.schema.form().is_line() {
                 let handler = post(post::to_lines).with_state(Arc::clone(entrance));
-                routes = routes.route(&format!("{OF_STREAM}{name}"), handler);
+                routes = routes.route(&path_of(name), handler);
             }
             if let Some(route) = &entrance.stream.route {
                 let handler = post(post::by_route).with_state(Arc::clone(entrance));
@@ -123,25 +124,29 @@ impl Streams {
         Express { routes: routes.collect(), paths: paths.all() }
     }
 
+    /// The routes that take lines of any number.
+    pub fn long_bodies(&self) -> LongBodies {
+        let of_lines = |headers: &HeaderMap| Form::of(&Said::by(headers)) == Some(Form::Lines);
+        let long = LongBodies::default().with(PATH, of_lines);
+        let long = long.with(WRITE_V1, |_| true).with(WRITE_V2, |_| true);
+        let streams_of_lines =
+            self.0.iter().filter(|(_, entrance)| entrance.stream.schema.form().is_line());
+        streams_of_lines.fold(long, |long, (name, _)| long.with(path_of(name), |_| true))
+    }
+
     /// The entrances, by the names of their streams.
     pub(crate) fn entrances(&self) -> &BTreeMap<String, Arc<Entrance>> {
         &self.0
     }
 }
 
+/// The path of a stream of lines.
+fn path_of(stream: &str) -> String {
+    format!("/streams/{stream}")
+}
+
 impl fmt::Debug for Streams {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.0.keys()).finish()
-    }
-}
-
-/// Whether a request's body is taken in pieces, so that it may be of any length.
-pub(crate) fn takes_any_length(request: &Request, matched: Option<&MatchedPath>) -> bool {
-    let Some(path) = matched.map(MatchedPath::as_str) else { return false };
-    match path {
-        PATH => post::Form::of(&Said::by(request.headers())) == Some(post::Form::Lines),
-        WRITE_V1 | WRITE_V2 => true,
-        // Only streams of lines have a path of their own there.
-        _ => path.strip_prefix(OF_STREAM).is_some_and(|name| !name.contains(['/', '{'])),
     }
 }

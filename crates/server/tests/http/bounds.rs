@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::client::{SHORT, limited, options, start, within};
+use consort_server::axum::http::HeaderMap;
 use consort_server::axum::routing::get;
-use consort_server::{BindError, Server};
+use consort_server::{BindError, LongBodies, Options, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Semaphore;
 
@@ -80,6 +81,24 @@ async fn a_body_that_is_too_large_is_answered_413_whether_or_not_its_length_is_d
     );
     let answer = server.ask(&fits).await;
     assert_eq!((answer.status, answer.body.len()), (200, 1000));
+}
+
+#[tokio::test]
+async fn only_routes_that_declare_it_take_bodies_of_any_length() {
+    let lines = |headers: &HeaderMap| headers.get("content-type").is_some_and(|it| it == "lines");
+    let long_bodies = LongBodies::default().with("/echo", lines);
+    let limited = limited(|limits| limits.max_body = 1000);
+    let server = start(Options { long_bodies, ..limited }).await;
+    for (path, content_type, status) in
+        [("/echo", "lines", 200), ("/echo", "text", 413), ("/ignore", "lines", 413)]
+    {
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: {content_type}\r\n\
+             content-length: 1001\r\n\r\n{}",
+            "x".repeat(1001)
+        );
+        assert_eq!(server.ask(&request).await.status, status, "{path} {content_type}");
+    }
 }
 
 #[tokio::test]

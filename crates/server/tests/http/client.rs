@@ -7,7 +7,8 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::routing::{get, post};
 use consort_server::{
-    Drained, Express, Handle, Limits, Metrics, Options, Probe, Server, Tokens, WebPolicy, axum,
+    Drained, Express, Handle, Limits, LongBodies, Metrics, Options, Probe, Server, Tokens,
+    WebPolicy, axum,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -35,6 +36,7 @@ pub(crate) fn options() -> Options {
         probes: Vec::<Probe>::new(),
         metrics: Metrics::new("1.2.3"),
         express: Express::default(),
+        long_bodies: LongBodies::default(),
         routes: Router::new()
             .route("/echo", post(|body: Bytes| async move { body }))
             .route("/ignore", post(|| async { "not read" }))

@@ -97,7 +97,8 @@ async fn server_on(log: Arc<dyn Log>, ways: Ways, options: Options) -> Running {
         Ways::Router => Express::default(),
         Ways::Both | Ways::Short => streams.express(&mut paths),
     };
-    start(Options { express, routes, metrics, ..options }).await
+    let long_bodies = streams.long_bodies();
+    start(Options { express, long_bodies, routes, metrics, ..options }).await
 }
 
 fn post(path: &str, headers: &str, body: &str) -> String {

@@ -143,7 +143,7 @@ async fn changes_of_any_payload_and_path_are_shown_as_their_json() {
     let notes = [change.encode(), vec![9].into()].map(note);
     bed.store.commit(Shard(1), Commit::of(notes)).await.unwrap();
     let page = bed.get("/feeds/test/a/b").await;
-    let unreadable = r#"{"unreadable":"this node's release cannot read the row"}"#;
+    let unreadable = r#"{"unreadable":"this node's release cannot read the change"}"#;
     assert_eq!(page.body, format!("{{\"id\":\"a\", \"piece\":{{}}}}\n{unreadable}\n"));
 }
 

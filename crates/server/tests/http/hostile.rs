@@ -61,7 +61,8 @@ async fn server(intake: Arc<dyn Runtime>, options: Options) -> Running {
     let mut paths = Paths::default();
     let routes = streams.routes(&mut paths);
     let express = streams.express(&mut paths);
-    start(Options { express, routes, metrics, ..options }).await
+    let long_bodies = streams.long_bodies();
+    start(Options { express, long_bodies, routes, metrics, ..options }).await
 }
 
 async fn on_one_thread() -> Running {
