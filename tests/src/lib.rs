@@ -10,12 +10,15 @@
 //! [`lifts`] does the same with the whole program: `consort serve` with the lift rides of the examples, several
 //! nodes behind a balancer, and clients that speak HTTP.
 //!
+//! [`glue`] sends ordered pieces to such nodes, under the same faults, and folds the feed's rows by itself.
+//!
 //! [`once`] asks three such nodes for the same thing at the same moment, and counts at the upstream how often it
 //! was computed.
 
 pub mod check;
 pub mod cluster;
 pub mod events;
+pub mod glue;
 pub mod hammer;
 pub mod late;
 pub mod lifts;

@@ -59,15 +59,15 @@ impl Trial {
         let mut random = StdRng::seed_from_u64(seed(self.name));
         let servers = Servers::start(self.upon).await;
         let balancer = Balancer::start().await;
-        let mut nodes = Nodes::new(self.program, servers.engine(), balancer);
+        let mut nodes = Nodes::new(self.program, nodes::LIFTS, servers.engine(), balancer);
         (0..NODES).for_each(|_| drop(nodes.add()));
         let ledger = Ledger::default();
         let riders = Riders::start(nodes.balancer(), &ledger, &mut random);
-        let mut scene = Scene::new(servers, nodes, ledger.clone(), random);
+        let mut scene = Scene::new(servers, nodes, random);
         scene.all_over().await;
         all_owned(&scene.nodes).await;
 
-        scene.suffer().await;
+        scene.suffer(&faults::DECK, || ledger.len()).await;
         scene.all_over().await;
         all_owned(&scene.nodes).await;
         riders.stop().await;
@@ -111,7 +111,7 @@ async fn exact(nodes: &Nodes, count: &Count) -> usize {
 }
 
 /// Waits until every node says that every role has an owner that works, and that nobody else is there.
-async fn all_owned(nodes: &Nodes) {
+pub async fn all_owned(nodes: &Nodes) {
     let ids = nodes.well();
     for id in &ids {
         let address = nodes.address(id);

@@ -13,7 +13,7 @@ use consort_testbed::{
 };
 use consort_tests::lifts::compare::{Views, metrics};
 use consort_tests::lifts::count::Count;
-use consort_tests::lifts::nodes::serve;
+use consort_tests::lifts::nodes::{LIFTS, serve};
 use consort_tests::lifts::rides::Ride;
 use consort_tests::lifts::servers::Engine;
 use consort_tests::seed::seed;
@@ -162,7 +162,7 @@ impl Node {
         let engine = Engine { url: redis.url(), broker: Some(rabbit.url()) };
         let (port, folder) = (Port::claim(), tempfile::tempdir().expect("a folder"));
         let program = env!("CARGO_BIN_EXE_consort-under-test");
-        let command = serve(program, "a", &port, &engine);
+        let command = serve(program, LIFTS, "a", &port, &engine);
         let mut process = Process::start(&command, &folder.path().join("log"));
         eventually("the node has joined", SETTLED_WITHIN, || {
             assert!(process.is_running(), "the node ended at its start:\n{}", process.output());

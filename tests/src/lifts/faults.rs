@@ -7,14 +7,13 @@ use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom, SliceRandom};
 use tokio::time::Instant;
 
-use super::ledger::Ledger;
 use super::nodes::{LEASE, Nodes};
 use super::servers::Servers;
 use crate::cluster::operator::{self, Answer};
 
 /// What can happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
+pub enum Fault {
     /// SIGKILL of a node, which is then started again.
     Kill,
     /// SIGSTOP of a node past its lease, then SIGCONT.
@@ -29,7 +28,7 @@ enum Fault {
 }
 
 /// How often each happens.
-const DECK: [(Fault, usize); 5] =
+pub const DECK: [(Fault, usize); 5] =
     [(Fault::Kill, 7), (Fault::Pause, 6), (Fault::Join, 2), (Fault::Drain, 2), (Fault::Restart, 1)];
 
 /// Between two faults, in milliseconds.
@@ -57,29 +56,29 @@ pub struct Scene {
     pub servers: Servers,
     /// The nodes.
     pub nodes: Nodes,
-    ledger: Ledger,
     random: StdRng,
 }
 
 impl Scene {
     /// A scene in which nothing has happened yet.
-    pub fn new(servers: Servers, nodes: Nodes, ledger: Ledger, random: StdRng) -> Scene {
-        Scene { servers, nodes, ledger, random }
+    pub fn new(servers: Servers, nodes: Nodes, random: StdRng) -> Scene {
+        Scene { servers, nodes, random }
     }
 
-    /// Deals the whole deck.
+    /// Deals a whole deck: each fault so many times. `acknowledged` tells how much the clients have done, for the
+    /// trial's own log.
     ///
     /// # Panics
     ///
     /// If a node does what it should not, or the cluster gets stuck.
-    pub async fn suffer(&mut self) {
+    pub async fn suffer(&mut self, deck: &[(Fault, usize)], acknowledged: impl Fn() -> usize) {
         let mut deck: Vec<Fault> =
-            DECK.iter().flat_map(|&(fault, times)| vec![fault; times]).collect();
+            deck.iter().flat_map(|&(fault, times)| vec![fault; times]).collect();
         deck.shuffle(&mut self.random);
         let began = Instant::now();
         while !deck.is_empty() {
             let fault = self.next(&mut deck).await;
-            let (at, acknowledged) = (began.elapsed(), self.ledger.len());
+            let (at, acknowledged) = (began.elapsed(), acknowledged());
             eprintln!("{at:7.2?} {fault:?}, {acknowledged} acknowledged");
             let gap = Duration::from_millis(self.random.random_range(GAP_MILLIS));
             self.tend_for(gap).await;

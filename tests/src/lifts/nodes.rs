@@ -19,8 +19,8 @@ const HEARTBEAT: Duration = Duration::from_millis(200);
 /// What a node prints when it has joined.
 const JOINED: &str = "listens on http://";
 
-/// The config, relative to this package.
-const CONFIG: &str = "../examples/lifts.toml";
+/// The config of the lift rides, relative to this package.
+pub const LIFTS: &str = "../examples/lifts.toml";
 
 /// How long a node that is told to stop may take: its own bounds are some thirty seconds.
 const STOPPED_WITHIN: Duration = Duration::from_secs(40);
@@ -54,6 +54,7 @@ struct Node {
 #[derive(Debug)]
 pub struct Nodes {
     program: String,
+    config: &'static str,
     engine: Engine,
     balancer: Balancer,
     nodes: BTreeMap<String, Node>,
@@ -62,12 +63,12 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// None yet; they will be processes of `program` on `engine`.
-    pub fn new(program: &str, engine: Engine, balancer: Balancer) -> Nodes {
-        let folder = tempfile::Builder::new().prefix("consort-lifts-").tempdir();
+    /// None yet; they will be processes of `program` on `engine`, with the config at this path of the package.
+    pub fn new(program: &str, config: &'static str, engine: Engine, balancer: Balancer) -> Nodes {
+        let folder = tempfile::Builder::new().prefix("consort-trial-").tempdir();
         let folder = Some(folder.expect("a folder for logs can be made"));
         let (program, nodes) = (program.into(), BTreeMap::new());
-        Nodes { program, engine, balancer, nodes, named: 0, folder }
+        Nodes { program, config, engine, balancer, nodes, named: 0, folder }
     }
 
     /// Where clients connect to.
@@ -80,7 +81,7 @@ impl Nodes {
         self.named += 1;
         let id = format!("node-{}", self.named);
         let port = Port::claim();
-        let mut command = serve(&self.program, &id, &port, &self.engine);
+        let mut command = serve(&self.program, self.config, &id, &port, &self.engine);
         for (setting, time) in [("lease", LEASE), ("heartbeat", HEARTBEAT)] {
             command.args(["--set", &format!("cluster.{setting}={}ms", time.as_millis())]);
         }
@@ -204,10 +205,10 @@ impl Drop for Nodes {
     }
 }
 
-/// `consort serve` with the lift rides of the examples.
-pub fn serve(program: &str, id: &str, port: &Port, engine: &Engine) -> Command {
+/// `consort serve` with the config at this path of the package.
+pub fn serve(program: &str, config: &str, id: &str, port: &Port, engine: &Engine) -> Command {
     let mut command = Command::new(program);
-    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join(CONFIG);
+    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join(config);
     command.args(["serve", "--node", id, "--engine", &engine.url, "-c"]).arg(config);
     command.args(["--listen", &socket(port).to_string()]);
     if let Some(broker) = &engine.broker {
