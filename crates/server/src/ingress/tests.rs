@@ -293,6 +293,11 @@ async fn a_claim_that_a_repeat_leaves_as_it_is_outlives_what_workers_know_of_the
     assert_eq!(bed.keyed("a", b"two").await, Err(ClaimError::Reused.into()));
     bed.pass(Duration::from_secs(12)).await;
     bed.keyed("a", b"two").await.unwrap();
+    // A later repeat renews it.
+    bed.pass(Duration::from_secs(31)).await;
+    bed.keyed("a", b"two").await.unwrap();
+    bed.pass(KEYS_FOR + Duration::from_secs(55)).await;
+    assert_eq!(bed.keyed("a", b"one").await, Err(ClaimError::Reused.into()));
 }
 
 #[tokio::test(start_paused = true)]
