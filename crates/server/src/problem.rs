@@ -8,6 +8,9 @@ use serde::Serialize;
 
 const MEDIA_TYPE: &str = "application/problem+json";
 
+/// How much of a detail is told. It may repeat a name that a client sent, which may be as long as a body.
+const DETAIL_MOST: usize = 4 * 1024;
+
 /// One error answer. `detail` says what happened, to what, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
@@ -30,7 +33,8 @@ impl Problem {
     /// `kind` names the problem for programs, in words joined by hyphens; it becomes
     /// `urn:consort:problem:<kind>`.
     pub fn new(status: StatusCode, kind: &'static str, detail: impl Into<String>) -> Problem {
-        Problem { status, kind, detail: detail.into(), close: false, retry_after: None }
+        let detail = shortened(detail.into(), DETAIL_MOST);
+        Problem { status, kind, detail, close: false, retry_after: None }
     }
 
     /// The connection ends with this answer: what the client still sends would not be understood.
@@ -106,9 +110,26 @@ impl IntoResponse for Problem {
     }
 }
 
+/// The beginning of a text that is longer than this, or all of it.
+pub(crate) fn shortened(mut text: String, most: usize) -> String {
+    if text.len() > most {
+        text.truncate(text.floor_char_boundary(most));
+        text.push('…');
+        text.shrink_to_fit();
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_detail_is_cut() {
+        let problem = Problem::new(StatusCode::BAD_REQUEST, "invalid-event", "é".repeat(1 << 20));
+        assert!(problem.detail().ends_with("é…"));
+        assert!(problem.json().len() < 2 * DETAIL_MOST, "{}", problem.json().len());
+    }
 
     #[test]
     fn a_raw_answer_has_the_length_it_declares() {

@@ -17,6 +17,9 @@ use super::resolver::Resolved;
 use super::{Cluster, store_failed};
 use crate::problem::Problem;
 
+/// The longest body of an order. One has some dozens of bytes, and a thread that other requests share reads it.
+const ORDER_MOST: usize = 1024;
+
 pub(super) fn routes(cluster: Cluster) -> Router {
     Router::new()
         .route("/cluster", get(show))
@@ -47,7 +50,7 @@ async fn drain(
     body: Bytes,
 ) -> Result<Response, Problem> {
     let Path(id) = id.map_err(bad_path)?;
-    needs_json(&headers)?;
+    check_order(&headers, &body)?;
     let Retirement {} = serde_json::from_slice(&body).map_err(|error| {
         let detail = format!("the body must be the empty JSON object {{}}: {error}");
         Problem::new(StatusCode::BAD_REQUEST, "bad-retirement", detail)
@@ -73,7 +76,7 @@ async fn resolve(
     body: Bytes,
 ) -> Result<Json<Resolved>, Problem> {
     let Path(role) = role.map_err(bad_path)?;
-    needs_json(&headers)?;
+    check_order(&headers, &body)?;
     cluster.resolve(&role, &body).await.map(Json)
 }
 
@@ -84,7 +87,7 @@ async fn resolve_partition(
     body: Bytes,
 ) -> Result<Json<Resolved>, Problem> {
     let Path((stream, index)) = role.map_err(bad_path)?;
-    needs_json(&headers)?;
+    check_order(&headers, &body)?;
     cluster.resolve(&format!("{stream}/{index}"), &body).await.map(Json)
 }
 
@@ -148,16 +151,20 @@ fn at_work(role: &RoleStatus) -> Problem {
     Problem::new(StatusCode::CONFLICT, "at-work", detail)
 }
 
-/// Refuses a body that does not say it is JSON. An HTML form cannot say so, so no form can send an operator's
-/// orders, whatever a browser tells about the page it is on.
-fn needs_json(headers: &HeaderMap) -> Result<(), Problem> {
+/// Refuses an order whose body does not say it is JSON, or is too long. An HTML form cannot say so, so no form can send
+/// an operator's orders, whatever a browser tells about the page it is on.
+fn check_order(headers: &HeaderMap, body: &[u8]) -> Result<(), Problem> {
     let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let media_type = given.and_then(|given| given.split(';').next()).unwrap_or_default();
-    if media_type.trim().eq_ignore_ascii_case("application/json") {
-        return Ok(());
+    if !media_type.trim().eq_ignore_ascii_case("application/json") {
+        let detail = "this needs a JSON body; send 'Content-Type: application/json'";
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content-type", detail));
     }
-    let detail = "this needs a JSON body; send 'Content-Type: application/json'";
-    Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content-type", detail))
+    if body.len() > ORDER_MOST {
+        let detail = format!("the body of an order has at most {ORDER_MOST} bytes");
+        return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large", detail));
+    }
+    Ok(())
 }
 
 /// The body of a request to drain a node: `{}`.
