@@ -2,6 +2,9 @@
 //! the same ports and none of them can end what belongs to another.
 
 use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::Command;
 
 use crate::RUN_PAGE;
@@ -19,9 +22,11 @@ const UNSHARE: [&str; 6] =
 pub(crate) fn run_apart(file: &str) -> Result<(), String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     if is_permitted() {
+        // Claims of ports are files in the folder of temporary files, and each page has all ports for itself.
+        let temporary = tempfile::tempdir().map_err(|error| error.to_string())?;
         let mut apart = Command::new("unshare");
         apart.args(UNSHARE).args(["sh", "-c", r#"ip link set lo up && exec "$@""#, "sh"]);
-        apart.arg(program).args([RUN_PAGE, file]).env(APART, "yes");
+        apart.arg(program).args([RUN_PAGE, file]).env(APART, "yes").env("TMPDIR", temporary.path());
         return outcome(&mut apart);
     }
     let lock = std::env::temp_dir().join("consort-documents.lock");
@@ -44,24 +49,29 @@ fn outcome(page: &mut Command) -> Result<(), String> {
     }
 }
 
-/// Writes a `pidof` that finds only the processes listed in a file, and a `pkill` and a `pgrep` that refuse:
-/// without a namespace the real ones would find the processes of others.
-pub(crate) fn write_stand_ins(
-    folder: &std::path::Path,
-    list: &std::path::Path,
-) -> std::io::Result<()> {
-    use std::os::unix::fs::PermissionsExt as _;
-    let list = list.display();
-    let pidof = format!(
-        "#!/bin/sh\nfound=1\nfor pid in $(cat '{list}'); do kill -0 \"$pid\" 2>/dev/null && echo \"$pid\" && found=0\ndone\nexit $found\n"
-    );
-    let refusal =
-        "#!/bin/sh\necho 'without namespaces a page ends programs by pidof only' >&2\nexit 1\n";
-    for (name, text) in
-        [("pidof", pidof.as_str()), ("pkill", refusal), ("pgrep", refusal), ("killall", refusal)]
-    {
+/// Stands in for `pidof`, `pgrep` and `pkill`: finds the processes listed in a file, and no others. `$LIST` is that
+/// file. The name of a program counts for `pidof`, the whole command line for the others, as with `-f`.
+const STAND_IN: &str = r#"#!/bin/sh
+signal=-TERM pattern= found=1
+for word; do
+  case $word in -f) ;; -*) signal=$word ;; *) pattern=$word ;; esac
+done
+for pid in $(cat "$LIST"); do
+  case ${0##*/} in pidof) shown=/proc/$pid/comm ;; *) shown=/proc/$pid/cmdline ;; esac
+  tr '\0' ' ' <"$shown" 2>/dev/null | grep -qE -- "$pattern" || continue
+  found=0
+  case ${0##*/} in pkill) kill "$signal" "$pid" ;; *) echo "$pid" ;; esac
+done
+exit $found
+"#;
+
+/// Writes programs that find only the processes listed in a file: without a namespace, the real ones would find those
+/// of others.
+pub(crate) fn write_stand_ins(folder: &Path, list: &Path) -> io::Result<()> {
+    let text = STAND_IN.replace("$LIST", &list.display().to_string());
+    for name in ["pidof", "pgrep", "pkill"] {
         let path = folder.join(name);
-        fs::write(&path, text)?;
+        fs::write(&path, &text)?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
     }
     Ok(())

@@ -32,6 +32,7 @@ trials![
     a_program_that_does_not_start_fails,
     broken_links_are_found,
     a_killed_node_is_started_again_on_the_same_page,
+    without_namespaces_a_page_finds_its_own_programs_alone,
 ];
 
 /// Runs a page that needs no node.
@@ -237,4 +238,11 @@ fn a_killed_node_is_started_again_on_the_same_page() {
     if let Err(failure) = namespace::run_apart("crates/consort/tests/documents/killed.md") {
         panic!("{failure}");
     }
+}
+
+fn without_namespaces_a_page_finds_its_own_programs_alone() {
+    let page = "```sh\nPATH=\"$PATH\" consort relay --udp 127.0.0.1:0 --http 127.0.0.1:0 --to 127.0.0.1:9\n```\n\
+                ```sh\ntest $(pidof consort | wc -l) = 1\ntest $(pgrep -f 'consort relay' | wc -l) = 1\n\
+                ! pgrep -f documents\npkill -9 -f 'relay.*udp'\n```\n```sh exit=1\nwhile pidof consort; do sleep 0.01; done; exit 1\n```\n";
+    passes(page);
 }

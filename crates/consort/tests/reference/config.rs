@@ -100,13 +100,26 @@ fn entry(table: &TableReference, setting: &SettingReference) -> String {
 
 /// With a capital letter and a full stop.
 fn sentence(doc: &str) -> String {
-    let mut letters = doc.trim().chars();
+    let doc = escaped(doc.trim());
+    let mut letters = doc.chars();
     let Some(first) = letters.next() else { return String::new() };
     let text = format!("{}{}", first.to_uppercase(), letters.as_str());
     match text.ends_with(['.', '!', '?']) {
         true => text,
         false => format!("{text}."),
     }
+}
+
+/// Without meaning for Markdown.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for letter in text.chars() {
+        if "[]<*".contains(letter) {
+            escaped.push('\\');
+        }
+        escaped.push(letter);
+    }
+    escaped
 }
 
 /// As code forges write it.

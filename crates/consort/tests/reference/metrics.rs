@@ -197,7 +197,9 @@ fn check_samples(text: &str) {
     }
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let (sample, labels) = match line.split_once('{') {
-            Some((sample, rest)) => (sample, rest.split_once('}').map_or("", |(labels, _)| labels)),
+            Some((sample, rest)) => {
+                (sample, rest.rsplit_once('}').map_or("", |(labels, _)| labels))
+            }
             None => (line.split(' ').next().unwrap_or_default(), ""),
         };
         let family = families

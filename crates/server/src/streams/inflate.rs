@@ -122,6 +122,8 @@ fn not_gzip() -> Problem {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::StatusCode;
+
     use super::*;
     use flate2::Compression;
     use flate2::write::GzEncoder;
