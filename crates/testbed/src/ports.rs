@@ -11,6 +11,7 @@ use std::collections::hash_map::RandomState;
 use std::fs::{self, File};
 use std::hash::BuildHasher;
 use std::net::TcpListener;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// Above the ports of well-known services, below the kernel's own range (32768 to 60999 by
@@ -56,9 +57,11 @@ impl Port {
     }
 }
 
+/// Claims hold within a network namespace: the same port of two of them is two ports.
 fn lock_folder() -> PathBuf {
-    let folder = std::env::temp_dir()
-        .join(format!("consort-testbed-ports-{}", rustix::process::getuid().as_raw()));
+    let network = fs::metadata("/proc/self/ns/net").map_or(0, |namespace| namespace.ino());
+    let user = rustix::process::getuid().as_raw();
+    let folder = std::env::temp_dir().join(format!("consort-testbed-ports-{user}-{network}"));
     fs::create_dir_all(&folder).expect("the folder of port locks can be made");
     folder
 }
