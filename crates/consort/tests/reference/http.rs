@@ -1,5 +1,5 @@
-//! `http.md` is written by hand: every route that it names must exist on a node, and every first part of a path
-//! that is reserved must have a route there.
+//! `http.md` is written by hand: every route that it names must exist on a node, and every path that the server's
+//! code names must stand there.
 
 use std::fs;
 
@@ -57,6 +57,38 @@ fn filled(path: &str) -> String {
         ("{index}", "0"),
     ];
     names.iter().fold(path.to_owned(), |path, (name, value)| path.replace(name, value))
+}
+
+#[test]
+fn every_path_of_the_code_is_on_the_page() {
+    let page =
+        fs::read_to_string(root().join("docs/reference/http.md")).expect("the page is there");
+    let paths: Vec<String> = routes(&page).into_iter().map(|(_, path)| path).collect();
+    let mut folders = vec![root().join("crates/server/src")];
+    let mut found = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in
+            fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("an entry").path())
+        {
+            if entry.is_dir() {
+                folders.push(entry);
+                continue;
+            }
+            let text = fs::read_to_string(&entry).expect("a source file");
+            let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+            for (at, call) in code.match_indices(".route(\"") {
+                let path = code[at + call.len()..].split('"').next().unwrap_or_default();
+                let path = path.replace("{*", "{");
+                // A space of once has three paths: without a slash, with one, and with more behind it.
+                let is_listed = paths.iter().any(|listed| {
+                    *listed == path || listed.starts_with(&path) && path.starts_with("/once/")
+                });
+                assert!(is_listed, "docs/reference/http.md has no heading for {path} of {entry:?}");
+                found += 1;
+            }
+        }
+    }
+    assert!(found >= 20, "the routes of the code were not found: {found}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
