@@ -27,6 +27,8 @@ struct Arguments {
 enum Command {
     /// Runs everything: format, clippy, and all tests on every engine. Installs the servers it needs.
     Test,
+    /// Checks licences, bans and sources of all dependencies against deny.toml.
+    Dependencies,
     /// Writes the reference pages in docs/reference from the code.
     Docs,
     /// Measures, beside peers and limits in the same run: a table, a plot and a JSON file in bench/.
@@ -58,6 +60,7 @@ enum Command {
 fn main() -> Result<()> {
     match Arguments::parse().command {
         Command::Test => test::run(),
+        Command::Dependencies => dependencies::check(),
         Command::Docs => {
             let mut write =
                 cargo(&["test", "--quiet", "--package", "consort", "--test", "reference"]);

@@ -132,6 +132,7 @@ fn only_commands_without_data_are_read_only() {
         "curl http://h/ > file",
         "curl http://h/; rm x",
         "curl http://h/ && curl -d x http://h/",
+        "curl http://h/ || rm x",
         "curl http://h/\nconsort drain a",
         "consort bench lifts",
     ] {

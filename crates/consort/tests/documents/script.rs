@@ -70,7 +70,8 @@ fn commands(script: &str) -> Vec<(usize, String)> {
 
 fn reads(command: &str) -> bool {
     let words: Vec<&str> = command.split_whitespace().collect();
-    let writes_elsewhere = command.contains([';', '>']) || command.contains("&&");
+    let writes_elsewhere =
+        command.contains([';', '>']) || ["&&", "||"].iter().any(|joint| command.contains(joint));
     match words.as_slice() {
         ["curl", options @ ..] if !writes_elsewhere => {
             let as_query = options.iter().any(|word| ["-G", "--get"].contains(word));
