@@ -43,7 +43,8 @@ impl Answer {
 
 /// `GET path`.
 pub(super) async fn get(address: SocketAddr, path: &str) -> Result<Answer> {
-    let request = Request::get(path).header("host", "lifts").body(Full::<Bytes>::default())?;
+    let request =
+        Request::get(path).header("host", address.to_string()).body(Full::<Bytes>::default())?;
     let answer = tokio::time::timeout(ANSWER_WITHIN, send(address, request));
     answer.await.context("no answer").flatten().with_context(|| format!("GET {path}"))
 }
@@ -61,7 +62,7 @@ pub(super) async fn post_lines(
     });
     let body = StreamBody::new(stream::iter(chunks));
     let request = Request::post(path)
-        .header("host", "lifts")
+        .header("host", address.to_string())
         .header("content-type", "application/x-ndjson")
         .body(body)?;
     let answer = tokio::time::timeout(within, send(address, request));

@@ -10,6 +10,9 @@ use crate::problems::ProblemKind;
 
 const MEDIA_TYPE: &str = "application/problem+json";
 
+/// How much of a detail is told. It may repeat a name that a client sent, which may be as long as a body.
+const DETAIL_MOST: usize = 4 * 1024;
+
 /// One error answer. `detail` says what happened, to what, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
@@ -30,7 +33,12 @@ struct Wire<'a> {
 impl Problem {
     /// A problem of a kind that [`problems`](crate::problems) lists.
     pub fn new(kind: &'static ProblemKind, detail: impl Into<String>) -> Problem {
-        Problem { kind, detail: detail.into(), close: false, retry_after: None }
+        Problem {
+            kind,
+            detail: shortened(detail.into(), DETAIL_MOST),
+            close: false,
+            retry_after: None,
+        }
     }
 
     /// The connection ends with this answer: what the client still sends would not be understood.
@@ -109,10 +117,27 @@ impl IntoResponse for Problem {
     }
 }
 
+/// The beginning of a text that is longer than this, or all of it.
+pub(crate) fn shortened(mut text: String, most: usize) -> String {
+    if text.len() > most {
+        text.truncate(text.floor_char_boundary(most));
+        text.push('…');
+        text.shrink_to_fit();
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::problems;
+
+    #[test]
+    fn a_long_detail_is_cut() {
+        let problem = Problem::new(problems::INVALID_EVENT, "é".repeat(1 << 20));
+        assert!(problem.detail().ends_with("é…"));
+        assert!(problem.json().len() < 2 * DETAIL_MOST, "{}", problem.json().len());
+    }
 
     #[test]
     fn a_raw_answer_has_the_length_it_declares() {

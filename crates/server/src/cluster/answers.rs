@@ -18,6 +18,9 @@ use super::{Cluster, store_failed};
 use crate::problem::Problem;
 use crate::problems;
 
+/// The longest body of an order. One has some dozens of bytes, and a thread that other requests share reads it.
+const ORDER_MOST: usize = 1024;
+
 pub(super) fn routes(cluster: Cluster) -> Router {
     Router::new()
         .route("/cluster", get(show))
@@ -48,7 +51,7 @@ async fn drain(
     body: Bytes,
 ) -> Result<Response, Problem> {
     let Path(id) = id.map_err(bad_path)?;
-    needs_json(&headers)?;
+    check_order(&headers, &body)?;
     let Retirement {} = serde_json::from_slice(&body).map_err(|error| {
         let detail = format!("the body must be the empty JSON object {{}}: {error}");
         Problem::new(problems::BAD_RETIREMENT, detail)
@@ -74,7 +77,7 @@ async fn resolve(
     body: Bytes,
 ) -> Result<Json<Resolved>, Problem> {
     let Path(role) = role.map_err(bad_path)?;
-    needs_json(&headers)?;
+    check_order(&headers, &body)?;
     cluster.resolve(&role, &body).await.map(Json)
 }
 
@@ -85,7 +88,7 @@ async fn resolve_partition(
     body: Bytes,
 ) -> Result<Json<Resolved>, Problem> {
     let Path((stream, index)) = role.map_err(bad_path)?;
-    needs_json(&headers)?;
+    check_order(&headers, &body)?;
     cluster.resolve(&format!("{stream}/{index}"), &body).await.map(Json)
 }
 
@@ -147,16 +150,20 @@ fn at_work(role: &RoleStatus) -> Problem {
     Problem::new(problems::AT_WORK, detail)
 }
 
-/// Refuses a body that does not say it is JSON. An HTML form cannot say so, so no form can send an operator's
-/// orders, whatever a browser tells about the page it is on.
-fn needs_json(headers: &HeaderMap) -> Result<(), Problem> {
+/// Refuses an order whose body does not say it is JSON, or is too long. An HTML form cannot say so, so no form can send
+/// an operator's orders, whatever a browser tells about the page it is on.
+fn check_order(headers: &HeaderMap, body: &[u8]) -> Result<(), Problem> {
     let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let media_type = given.and_then(|given| given.split(';').next()).unwrap_or_default();
-    if media_type.trim().eq_ignore_ascii_case("application/json") {
-        return Ok(());
+    if !media_type.trim().eq_ignore_ascii_case("application/json") {
+        let detail = "this needs a JSON body; send 'Content-Type: application/json'";
+        return Err(Problem::new(problems::CONTENT_TYPE, detail));
     }
-    let detail = "this needs a JSON body; send 'Content-Type: application/json'";
-    Err(Problem::new(problems::CONTENT_TYPE, detail))
+    if body.len() > ORDER_MOST {
+        let detail = format!("the body of an order has at most {ORDER_MOST} bytes");
+        return Err(Problem::new(problems::BODY_TOO_LARGE, detail));
+    }
+    Ok(())
 }
 
 /// The body of a request to drain a node: `{}`.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::gate::Refused;
 use crate::ingress::{BulkFailure, BulkOutcome, ClaimError, IngressError};
-use crate::problem::Problem;
+use crate::problem::{Problem, shortened};
 use crate::problems::{self, ProblemKind};
 
 /// Where an answer says what a query can wait for.
@@ -179,7 +179,7 @@ impl Bulk {
     pub(super) fn reject(&mut self, reason: impl FnOnce() -> String) {
         self.rejected += 1;
         if self.lists_more() {
-            self.listed.push((self.seen, shortened(reason())));
+            self.listed.push((self.seen, shortened(reason(), REASON_MOST)));
         }
     }
 
@@ -245,16 +245,6 @@ impl Bulk {
         }
         response
     }
-}
-
-fn shortened(mut reason: String) -> String {
-    if reason.len() > REASON_MOST {
-        reason.truncate(reason.floor_char_boundary(REASON_MOST));
-        reason.push('…');
-        // What was cut off is not kept.
-        reason.shrink_to_fit();
-    }
-    reason
 }
 
 #[cfg(test)]

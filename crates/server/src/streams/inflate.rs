@@ -4,6 +4,7 @@ use std::io::Write as _;
 
 use axum::http::{HeaderMap, header};
 use bytes::{Buf as _, Bytes};
+use consort_kernel::budget::STEP_COST;
 use flate2::write::MultiGzDecoder;
 
 use crate::problem::Problem;
@@ -12,6 +13,10 @@ use crate::problems;
 /// How much of a compressed body is inflated at once. Deflate makes at most 1,032 bytes of one, so a step is at
 /// most 1 MiB large, and gone before the next.
 const STEP_BYTES: usize = 1024;
+
+/// What a step costs beside the bytes that come out of it. It may hold fifty members of a few bytes or none, and to
+/// begin a member costs some microseconds.
+const STEP_PRICE: usize = STEP_COST / 8;
 
 /// How much a compressed body may become: thirty-two of the largest bodies that are kept whole by default. A client
 /// pays for each byte of a plain body, so that one may be of any length; for an inflated byte it pays as little as a
@@ -65,7 +70,12 @@ impl Inflate {
         self.piece = piece;
     }
 
-    /// The next step of what was fed.
+    /// What a step costs beside its bytes.
+    pub(super) fn step_price(&self) -> usize {
+        if self.decoder.is_some() { STEP_PRICE } else { 0 }
+    }
+
+    /// The next step of what was fed. It is empty where compressed bytes became nothing.
     pub(super) fn next(&mut self) -> Result<Option<Bytes>, Problem> {
         if self.piece.is_empty() {
             return Ok(None);
@@ -73,19 +83,14 @@ impl Inflate {
         let Some(decoder) = &mut self.decoder else {
             return Ok(Some(std::mem::take(&mut self.piece)));
         };
-        while !self.piece.is_empty() {
-            let step = &self.piece[..self.piece.len().min(STEP_BYTES)];
-            let taken = decoder.write(step).map_err(|_| not_gzip())?;
-            if taken == 0 {
-                return Err(not_gzip());
-            }
-            self.piece.advance(taken);
-            let inflated = std::mem::take(decoder.get_mut());
-            if !inflated.is_empty() {
-                return counted(&mut self.left, inflated).map(Some);
-            }
+        let step = &self.piece[..self.piece.len().min(STEP_BYTES)];
+        let taken = decoder.write(step).map_err(|_| not_gzip())?;
+        if taken == 0 {
+            return Err(not_gzip());
         }
-        Ok(None)
+        self.piece.advance(taken);
+        let inflated = std::mem::take(decoder.get_mut());
+        counted(&mut self.left, inflated).map(Some)
     }
 
     /// What is left when the body has ended, which must be where the compressed data does.
