@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::uri::{Authority, PathAndQuery, Scheme};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri, header};
 use consort_cluster::{ClusterStatus, Role};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
@@ -19,6 +19,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use crate::cluster::Cluster;
 use crate::problem::Problem;
+use crate::problems;
 use crate::tokens::Tokens;
 use crate::web::SEC_FETCH_SITE;
 
@@ -213,13 +214,12 @@ impl PeerError {
     pub fn problem(&self) -> Problem {
         let kind = match self {
             PeerError::Cluster(problem) => return problem.clone(),
-            PeerError::NoOwner(_) | PeerError::Here(_) => "no-owner",
-            PeerError::Moved { .. } => "moved",
-            PeerError::Unreached { .. } => "peer-unreached",
-            PeerError::Unanswered { .. } => "outcome-unknown",
+            PeerError::NoOwner(_) | PeerError::Here(_) => problems::NO_OWNER,
+            PeerError::Moved { .. } => problems::MOVED,
+            PeerError::Unreached { .. } => problems::PEER_UNREACHED,
+            PeerError::Unanswered { .. } => problems::OUTCOME_UNKNOWN,
         };
-        Problem::new(StatusCode::SERVICE_UNAVAILABLE, kind, self.to_string())
-            .retry_after(Duration::from_secs(1))
+        Problem::new(kind, self.to_string()).retry_after(Duration::from_secs(1))
     }
 
     /// Whether the request certainly changed nothing.

@@ -39,7 +39,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 const ROOM: &str = "idempotency-key";
 
 /// The version of a stored claim.
-const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 
 /// An idempotency key, and the digest of the event that came with it.
 #[derive(Clone, Copy, Debug)]

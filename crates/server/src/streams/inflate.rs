@@ -2,12 +2,13 @@
 
 use std::io::Write as _;
 
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, header};
 use bytes::{Buf as _, Bytes};
 use consort_kernel::budget::STEP_COST;
 use flate2::write::MultiGzDecoder;
 
 use crate::problem::Problem;
+use crate::problems;
 
 /// How much of a compressed body is inflated at once. Deflate makes at most 1,032 bytes of one, so a step is at
 /// most 1 MiB large, and gone before the next.
@@ -42,7 +43,7 @@ impl Coding {
             Ok(Coding::Identity)
         } else {
             let detail = "the 'Content-Encoding' of lines is gzip, or none";
-            Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content-encoding", detail))
+            Err(Problem::new(problems::CONTENT_ENCODING, detail))
         }
     }
 }
@@ -115,17 +116,19 @@ fn too_much() -> Problem {
         "the compressed body has more than {INFLATED_MOST} bytes of lines; send it in smaller parts, or not \
          compressed"
     );
-    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "inflated-too-large", detail).closing()
+    Problem::new(problems::INFLATED_TOO_LARGE, detail).closing()
 }
 
 fn not_gzip() -> Problem {
     let detail = "the body is not what its 'Content-Encoding: gzip' says, or it is cut off; what could be read \
                   of it was taken";
-    Problem::new(StatusCode::BAD_REQUEST, "content-encoding", detail).closing()
+    Problem::new(problems::BROKEN_ENCODING, detail).closing()
 }
 
 #[cfg(test)]
 mod tests {
+    use axum::http::StatusCode;
+
     use super::*;
     use flate2::Compression;
     use flate2::write::GzEncoder;
