@@ -20,6 +20,8 @@
 //! ```
 
 pub mod config;
+#[cfg(doctest)]
+mod documents;
 mod http;
 mod identity;
 mod node;

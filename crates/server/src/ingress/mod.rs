@@ -31,6 +31,7 @@ use crate::metrics::Metrics;
 pub use batch::Batch;
 pub use bulk::{BulkFailure, BulkOutcome, BulkSender};
 use keys::IdempotencyKeys;
+pub(crate) use keys::VERSION as KEYS_VERSION;
 pub use keys::{ClaimError, Keyed};
 use lag::{Followed, LagFollower};
 use metrics::IngressCounts;
