@@ -19,7 +19,10 @@ pub mod json;
 mod names;
 pub mod plan;
 mod reason;
+#[cfg(feature = "reference")]
+pub mod reference;
 pub mod stored;
+pub mod verify;
 pub mod xml;
 
 pub use cells::{CollectionCells, TenantCounter, partition_key};
