@@ -22,7 +22,6 @@ mod reason;
 #[cfg(feature = "reference")]
 pub mod reference;
 pub mod stored;
-pub mod verify;
 pub mod xml;
 
 pub use cells::{CollectionCells, TenantCounter, partition_key};
