@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use consort_cluster::Agreement;
 use consort_feeds::FeedSpec;
 use consort_kernel::Inlet;
-use consort_server::GateKind;
+use consort_server::{GateKind, TenantRoutes};
 use consort_server::streams::{self, OtherWays, Streams as StreamsHttp};
 use consort_server::udp::{self, Receiving};
 use consort_server::views::{self, Paths, Views};
@@ -88,6 +88,7 @@ impl Part for Streams {
             routes,
             express,
             long_bodies: streams.long_bodies(),
+            tenant_routes: TenantRoutes::default(),
             links: vec![
                 link("/streams", "the streams: their fields, and how events come in"),
                 link(

@@ -14,7 +14,9 @@ use consort_server::axum::extract::{Request, State};
 use consort_server::axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use consort_server::axum::response::{IntoResponse as _, Response};
 use consort_server::axum::{Json, Router, body, routing};
-use consort_server::{BindError, Express, Limits, LongBodies, Metrics, Problem, Server, Tokens};
+use consort_server::{
+    BindError, Express, Limits, LongBodies, Metrics, Problem, Server, TenantRoutes, Tokens,
+};
 use futures::StreamExt as _;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -65,6 +67,7 @@ impl SampleUpstream {
         let server = Server::bind(consort_server::Options {
             express: Express::default(),
             long_bodies: LongBodies::default(),
+            tenant_routes: TenantRoutes::default(),
             listen,
             limits: Limits { max_connections: CONNECTIONS_MOST, ..Limits::default() },
             tokens: Tokens::default(),
