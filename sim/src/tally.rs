@@ -76,7 +76,7 @@ impl Plan for Tally {
         sheet.add(shard, key, 1, None);
     }
 
-    fn control(&self, _: &Record<'_>, control: &Control, sheet: &mut Sheet) {
+    fn control(&self, _: &Record<'_>, control: &Control, _: &mut Memory, sheet: &mut Sheet) {
         if let Control::Word { part, text } = control
             && part == PART
             && let Ok(group) = text.parse()

@@ -6,11 +6,27 @@
 //! [`json`] and [`xml`] are the formats: pure functions that read a document, check a piece and apply it within
 //! bounds. They know no store, no clock and no HTTP.
 
+//! [`stored`] holds the formats of the log, the cells and the feeds, [`CollectionCells`] the keys of the cells, and
+//! [`Collection`] the settings that all nodes agree on.
+
 pub mod bounds;
+mod cells;
+mod collection;
 mod form;
 pub mod json;
+mod names;
 mod reason;
+pub mod stored;
 pub mod xml;
 
+pub use cells::{CollectionCells, TenantCounter, partition_key};
+pub use collection::{
+    Absent, Collection, CollectionError, DocumentFormat, FeedContent, OnGap, OnReject,
+};
 pub use form::PieceForm;
+pub use names::{
+    GlueNameError, MAX_SEQ, check_collection_name, check_document_id, check_idempotency_key,
+    check_seq, check_source, check_tenant,
+};
 pub use reason::{Reason, Rejection};
+pub use stored::{DocumentTag, PiecePlace, PieceRecord};

@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use consort_kernel::limits::PAGE_ROWS;
 use consort_kernel::{
-    Cell, Commit, Expect, Key, Kind, LogEntry, Operation, Shard, Timestamp, Value,
+    Cell, Commit, Expect, FrameKind, Key, Kind, LogEntry, Operation, Shard, Timestamp, Value,
 };
 use futures::future::join_all;
 
 use super::cells::{Held, Loaded};
 use super::ids::{Carried, Ids, Settled};
 use super::plan::Memory;
-use super::planner::{Planner, Progress, ReadCells, Step, fresh_records};
+use super::planner::{Planner, Progress, ReadCells, Step, cells_named, fresh_records};
 use super::sheet::{ShardSheet, Sheet};
-use super::stand::{Checkpoint, Mark, Stand};
+use super::stand::{Checkpoint, Mark, Position, Stand};
 use super::{Applied, Options, Setback, Worker};
 use crate::format;
 #[cfg(feature = "mutations")]
@@ -45,10 +45,12 @@ impl Worker {
             entries,
             now,
             duplicates: &duplicates,
+            taken: Position::default(),
             stand,
-            memory,
+            memory: &mut memory,
             sheet: self.sheet(loaded, cells),
             progress: Progress::default(),
+            until: None,
         };
         #[cfg(feature = "mutations")]
         if self.mutation == Some(Mutation::CheckpointFirst) {
@@ -115,9 +117,10 @@ impl Worker {
     ) -> Result<Settled, Setback> {
         let plan = &self.options.plan;
         let Some(lifetime) = plan.ids_for() else { return Ok(Settled::default()) };
-        let records = fresh_records(&self.options.partition, stand, entries, now);
+        let records = fresh_records(&self.options.partition, stand, entries, 0, now);
         let carried: Vec<Carried> = records
-            .filter_map(|record| {
+            .filter(|(_, record)| record.kind == FrameKind::Events)
+            .filter_map(|(_, record)| {
                 let id = plan.id(&record)?;
                 Some(Carried { id, position: record.position, time: record.time })
             })
@@ -147,10 +150,11 @@ impl Worker {
         now: Timestamp,
         memory: &mut Memory,
     ) -> Result<ReadCells, Setback> {
-        let records = fresh_records(&self.options.partition, stand, entries, now);
+        let records = fresh_records(&self.options.partition, stand, entries, 0, now);
         let mut cells = std::mem::take(&mut loaded.cells);
         let mut wanted: BTreeMap<Shard, BTreeSet<Key>> = BTreeMap::new();
-        for cell in records.flat_map(|record| self.options.plan.reads(&record, memory)) {
+        let plan = &*self.options.plan;
+        for cell in records.flat_map(|(_, record)| cells_named(plan, &record, memory)) {
             if !cells.contains_key(&cell) {
                 wanted.entry(cell.0).or_default().insert(cell.1);
             }

@@ -16,6 +16,7 @@ mod ids;
 mod plan;
 mod planner;
 mod reader;
+mod rehearsal;
 mod resolve;
 mod sheet;
 mod shown;
@@ -37,10 +38,11 @@ use crate::tenure::{Ended, Tenure};
 use cells::Loaded;
 pub use cells::{Cells, ReadCellError};
 pub use control::Control;
-pub use plan::{Memory, Plan, Record};
+pub use plan::{ExpiredRange, Folding, Memory, Plan, Record, RejectCause};
 use reader::{Reader, bytes_of};
+pub use rehearsal::{Rehearsal, RehearsedStep};
 pub use resolve::{ResolveError, Resume, resolve};
-pub use sheet::{FULL_BYTES, FULL_STEPS, Sheet, Spot};
+pub use sheet::{FULL_BYTES, FULL_STEPS, SLICE_STEPS, Sheet, Spot};
 pub use stand::{Checkpoint, FORGET_AFTER, Mark, Passed, Position, Stand};
 
 /// How often checkpoint and marks are read again although nothing seems wrong, so that a shard that was

@@ -7,7 +7,7 @@ use consort_kernel::{FrameKind, Key, LogEntry, Partition, Shard, Timestamp};
 use hashbrown::HashMap;
 
 use super::control::Control;
-use super::plan::{Memory, Plan, Record};
+use super::plan::{Memory, Plan, Record, RejectCause};
 use super::sheet::{ShardSheet, Sheet};
 use super::stand::{Mark, Position, Stand};
 
@@ -20,18 +20,28 @@ pub(super) struct Planner<'a> {
     pub(super) now: Timestamp,
     /// Records whose id was seen before.
     pub(super) duplicates: &'a BTreeSet<Position>,
+    /// All shards of the plan have taken the records before it.
+    pub(super) taken: Position,
     /// Before the frame that is being planned.
     pub(super) stand: Stand,
-    pub(super) memory: Memory,
+    pub(super) memory: &'a mut Memory,
     pub(super) sheet: Sheet,
     pub(super) progress: Progress,
+    /// Where the slice ends that is being planned; `None`: with the batch.
+    pub(super) until: Option<Place>,
+}
+
+/// A record's place within its batch: frame and record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub(super) frame: usize,
+    pub(super) record: usize,
 }
 
 /// How far the planner has come within its batch.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Progress {
-    frame: usize,
-    record: usize,
+    pub(super) next: Place,
     pub(super) records: u64,
     pub(super) repeats: u64,
 }
@@ -42,57 +52,109 @@ pub(super) struct Step {
     pub(super) end: Mark,
 }
 
-impl Planner<'_> {
-    /// The next step; `None` when the batch is planned, and `stand` is behind its last frame.
+/// What the record that is planned does.
+enum Doing<'a> {
+    Its,
+    Rejected(&'a RejectCause),
+}
+
+impl<'a> Planner<'a> {
+    /// The next step. `None` when the slice is planned; if it ends with the batch, `stand` is then behind the
+    /// last frame.
     pub(super) fn next(&mut self) -> Option<Step> {
-        while let Some(entry) = self.entries.get(self.progress.frame) {
+        self.next_doing(Doing::Its)
+    }
+
+    /// As [`next`](Planner::next), but the records of the slice are rejected.
+    pub(super) fn reject(&mut self, cause: &RejectCause) -> Option<Step> {
+        self.next_doing(Doing::Rejected(cause))
+    }
+
+    fn next_doing(&mut self, doing: Doing<'_>) -> Option<Step> {
+        while let Some(entry) = self.entries.get(self.progress.next.frame) {
+            if self.progress.next.record == 0 && self.is_slice_planned() {
+                return self.last_step(Mark::at(self.stand.clone()));
+            }
             let mut behind = self.stand.clone();
             if behind.pass(entry, self.now) {
-                while self.progress.record < entry.frame.records.len() {
-                    self.apply(entry, behind.watermark());
-                    self.progress.record += 1;
-                    if self.sheet.is_full() && self.progress.record < entry.frame.records.len() {
-                        let record = self.progress.record as u32;
-                        return Some(self.step(Mark::inside(self.stand.clone(), entry, record)));
+                while self.progress.next.record < entry.frame.records.len() {
+                    if self.is_slice_planned() {
+                        return self.last_step(Mark::inside(self.stand.clone(), entry, self.at()));
+                    }
+                    self.apply(entry, behind.watermark(), &doing);
+                    self.progress.next.record += 1;
+                    if self.sheet.is_full() && self.progress.next.record < entry.frame.records.len()
+                    {
+                        let mark = Mark::inside(self.stand.clone(), entry, self.at());
+                        return Some(self.step(mark));
                     }
                 }
             } else {
                 self.progress.repeats += 1;
             }
             self.stand = behind;
-            self.progress.frame += 1;
-            self.progress.record = 0;
+            self.progress.next = Place { frame: self.progress.next.frame + 1, record: 0 };
             if self.sheet.is_full() {
                 return Some(self.step(Mark::at(self.stand.clone())));
             }
         }
-        let last = self.step(Mark::at(self.stand.clone()));
-        (!last.shards.is_empty()).then_some(last)
+        self.last_step(Mark::at(self.stand.clone()))
     }
 
     /// The first frame that is not planned to its end.
     pub(super) fn next_frame(&self) -> Option<&LogEntry> {
-        self.entries.get(self.progress.frame)
+        self.entries.get(self.progress.next.frame)
+    }
+
+    /// The records that are not planned, with their places in the batch.
+    pub(super) fn ahead(&self) -> impl Iterator<Item = (Place, Record<'a>)> + use<'a> {
+        let next = self.progress.next;
+        fresh_records(self.partition, &self.stand, self.entries, next.frame, self.now)
+            .skip_while(move |(at, _)| *at < next)
+    }
+
+    fn is_slice_planned(&self) -> bool {
+        self.until.is_some_and(|until| self.progress.next >= until)
+    }
+
+    fn at(&self) -> u32 {
+        self.progress.next.record as u32
+    }
+
+    fn last_step(&mut self, end: Mark) -> Option<Step> {
+        let step = self.step(end);
+        (!step.shards.is_empty()).then_some(step)
     }
 
     fn step(&mut self, end: Mark) -> Step {
+        self.plan.finish_step(self.memory, &mut self.sheet);
         Step { shards: self.sheet.take(end.position()), end }
     }
 
-    fn apply(&mut self, entry: &LogEntry, watermark: Timestamp) {
-        let index = self.progress.record;
+    fn apply(&mut self, entry: &LogEntry, watermark: Timestamp, doing: &Doing<'_>) {
+        let index = self.progress.next.record;
         let record = place(self.partition, self.stand.era, entry, index, watermark);
         let Some(record) = record else { return };
-        self.sheet.turn_to(record.position);
         self.progress.records += 1;
-        match entry.frame.kind {
-            FrameKind::Events if self.duplicates.contains(&record.position) => {
+        if record.position < self.taken {
+            return;
+        }
+        self.sheet.turn_to(record.position);
+        match (doing, record.kind) {
+            (Doing::Rejected(cause), _) => {
+                self.plan.reject(&record, cause, self.memory, &mut self.sheet);
+            }
+            (Doing::Its, FrameKind::Events) if self.duplicates.contains(&record.position) => {
                 self.plan.duplicate(&record, &mut self.sheet);
             }
-            FrameKind::Events => self.plan.apply(&record, &mut self.memory, &mut self.sheet),
-            FrameKind::Control => match Control::decode(record.bytes) {
+            (Doing::Its, FrameKind::Events) => {
+                self.plan.apply(&record, self.memory, &mut self.sheet);
+            }
+            (Doing::Its, FrameKind::Control) => match Control::decode(record.bytes) {
                 Ok(Control::Tick) => {}
-                Ok(control) => self.plan.control(&record, &control, &mut self.sheet),
+                Ok(control) => {
+                    self.plan.control(&record, &control, self.memory, &mut self.sheet);
+                }
                 Err(error) => tracing::error!(
                     partition = %self.partition, offset = entry.offset, %error,
                     "a control record cannot be read and is left out"
@@ -102,20 +164,39 @@ impl Planner<'_> {
     }
 }
 
-/// The records of `entries` that are no repeats and no control records, as `stand` is stepped over them.
+/// The records of `entries` from frame `first` on that are no repeats, as `stand` is stepped over them.
 pub(super) fn fresh_records<'a>(
     partition: &'a Partition,
     stand: &Stand,
     entries: &'a [LogEntry],
+    first: usize,
     now: Timestamp,
-) -> impl Iterator<Item = Record<'a>> {
+) -> impl Iterator<Item = (Place, Record<'a>)> + use<'a> {
     let mut stand = stand.clone();
-    entries.iter().flat_map(move |entry| {
-        let fresh = stand.pass(entry, now) && entry.frame.kind == FrameKind::Events;
+    entries.iter().enumerate().skip(first).flat_map(move |(frame, entry)| {
+        let fresh = stand.pass(entry, now);
         let (era, watermark) = (stand.era, stand.watermark());
         let records = if fresh { entry.frame.records.len() } else { 0 };
-        (0..records).filter_map(move |at| place(partition, era, entry, at, watermark))
+        (0..records).filter_map(move |record| {
+            let at = Place { frame, record };
+            Some((at, place(partition, era, entry, record, watermark)?))
+        })
     })
+}
+
+/// The cells that a record names.
+pub(super) fn cells_named(
+    plan: &dyn Plan,
+    record: &Record<'_>,
+    memory: &mut Memory,
+) -> Vec<(Shard, Key)> {
+    match record.kind {
+        FrameKind::Events => plan.reads(record, memory),
+        FrameKind::Control => match Control::decode(record.bytes) {
+            Ok(Control::Tick) | Err(_) => Vec::new(),
+            Ok(control) => plan.control_reads(record, &control, memory),
+        },
+    }
 }
 
 fn place<'a>(
@@ -125,13 +206,17 @@ fn place<'a>(
     index: usize,
     watermark: Timestamp,
 ) -> Option<Record<'a>> {
+    let frame = &entry.frame;
     Some(Record {
         partition,
         position: Position { era, offset: entry.offset, record: index as u32 },
-        time: entry.frame.time,
+        kind: frame.kind,
+        producer: frame.producer,
+        sequence: frame.sequence,
+        time: frame.time,
         watermark,
-        bytes: entry.frame.records.get(index)?,
-        among: &entry.frame.records,
+        bytes: frame.records.get(index)?,
+        among: &frame.records,
     })
 }
 
@@ -175,10 +260,12 @@ mod tests {
             entries,
             now: Timestamp(100),
             duplicates: &BTreeSet::new(),
+            taken: Position::default(),
             stand: Stand::default(),
-            memory: Memory::default(),
+            memory: &mut Memory::default(),
             sheet: Sheet::new(marks, HashMap::new(), Shown::default()),
             progress: Progress::default(),
+            until: None,
         };
         std::iter::from_fn(|| planner.next()).collect()
     }

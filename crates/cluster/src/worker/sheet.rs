@@ -21,10 +21,24 @@ pub const FULL_STEPS: usize = 2_000;
 /// Bytes of one shard after which the sheet counts as full, of the 16 MiB that a commit may have.
 pub const FULL_BYTES: usize = 4 << 20;
 
+/// What an operation weighs besides its value: a key has at most a kilobyte and mostly some tens of bytes.
+const CELL_BYTES: usize = 64;
+
+/// Steps of one shard after which the sheet of a plan that folds by slices counts as full. Such plans append an
+/// entry to a feed with most records. A commit of 2,000 entries holds the embedded engine's writer for some 7 ms,
+/// and appends wait for it meanwhile; with 500 they wait for less than 2 ms.
+pub const SLICE_STEPS: usize = 500;
+
 /// Operations by shard, and the cells they were decided by.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Sheet {
     shards: BTreeMap<Shard, ShardSheet>,
+    /// The shards that the plan named, if it named any.
+    named: Option<Vec<Shard>>,
+    /// The epoch of the owner's tenure.
+    epoch: u64,
+    /// Steps after which the sheet is full.
+    full_steps: usize,
     /// The shards' marks, below which nothing is applied.
     marks: BTreeMap<Shard, Position>,
     /// Bytes cells as they are after all that was planned so far.
@@ -58,6 +72,30 @@ pub(super) struct ShardSheet {
     touched: HashSet<Key>,
     steps: usize,
     bytes: usize,
+    /// Bytes that are still to be written.
+    reserved: usize,
+    /// See [`Sheet::full_steps`].
+    full_steps: usize,
+}
+
+impl Default for Sheet {
+    fn default() -> Self {
+        Sheet {
+            shards: BTreeMap::new(),
+            named: None,
+            epoch: 0,
+            full_steps: FULL_STEPS,
+            marks: BTreeMap::new(),
+            cells: HashMap::new(),
+            shown: Shown::default(),
+            at: Position::default(),
+            operations_before: 0,
+            turn: 0,
+            full: false,
+            #[cfg(feature = "mutations")]
+            mutation: None,
+        }
+    }
 }
 
 impl Sheet {
@@ -68,6 +106,21 @@ impl Sheet {
         shown: Shown,
     ) -> Self {
         Sheet { marks, cells, shown, ..Sheet::default() }
+    }
+
+    /// The same sheet of an owner with this epoch, for a plan that names these shards.
+    pub(super) fn of_tenure(self, epoch: u64, named: Option<Vec<Shard>>) -> Self {
+        Sheet { epoch, named, ..self }
+    }
+
+    /// The same sheet, full after so many steps.
+    pub(super) fn with_full_steps(self, full_steps: usize) -> Self {
+        Sheet { full_steps, ..self }
+    }
+
+    /// Forgets all cells, and knows these.
+    pub(super) fn know(&mut self, cells: HashMap<(Shard, Key), Option<Bytes>>) {
+        self.cells = cells;
     }
 
     /// What follows is done by the record at this place.
@@ -89,6 +142,11 @@ impl Sheet {
     /// The bytes cells as they are after all that was planned, and the members that are known then.
     pub(super) fn into_known(self) -> (HashMap<(Shard, Key), Option<Bytes>>, Shown) {
         (self.cells, self.shown)
+    }
+
+    /// Whether nothing is planned.
+    pub(super) fn is_empty(&self) -> bool {
+        self.shards.is_empty()
     }
 
     /// Takes what was planned; the shards' marks are then at `end`.
@@ -268,11 +326,21 @@ impl Sheet {
         self.weigh(shard);
     }
 
-    /// Makes the bytes cell hold `value`.
+    /// Makes the bytes cell hold `value`. It replaces an earlier `put` of the same cell that is not taken yet, so a
+    /// cell is written once a commit however many records change it.
     pub fn put(&mut self, shard: Shard, key: Key, value: Bytes) {
         let Some(sheet) = self.sheet(shard) else { return };
-        sheet.push(Operation::Put { key: key.clone(), value: value.clone() });
-        sheet.touched.insert(key.clone());
+        match sheet.same(Kind::Bytes, &key) {
+            Some(Operation::Put { value: held, .. }) => {
+                let before = std::mem::replace(held, value.clone()).len();
+                sheet.bytes = sheet.bytes - before + value.len();
+            }
+            _ => {
+                let put = Operation::Put { key: key.clone(), value: value.clone() };
+                sheet.push_on(Kind::Bytes, key.clone(), put);
+                sheet.touched.insert(key.clone());
+            }
+        }
         self.cells.insert((shard, key), Some(value));
         self.weigh(shard);
     }
@@ -309,20 +377,54 @@ impl Sheet {
         self.weigh(shard);
     }
 
-    /// What a bytes cell holds after all that was planned so far. The commit will expect that nobody else
-    /// changed it. [`Plan::reads`](super::Plan::reads) must have named it.
+    /// A bytes cell's content after all that was planned so far. The commit expects that no other writer changed
+    /// it.
+    ///
+    /// # Panics
+    ///
+    /// If [`Plan::reads`](super::Plan::reads) did not name it.
     pub fn read(&mut self, shard: Shard, key: &Key) -> Option<Bytes> {
-        let place = (shard, key.clone());
-        let Some(value) = self.cells.get(&place).cloned() else {
-            panic!("{key:?} of {shard} is read but was not named by `reads`");
-        };
+        let value = self.known(shard, key);
         if let Some(sheet) = self.sheet(shard)
             && sheet.touched.insert(key.clone())
         {
             sheet.expects.push(Expect::Bytes(key.clone(), value.clone()));
-            sheet.steps += 1;
+            sheet.grow(value.as_ref().map_or(0, Bytes::len) + CELL_BYTES);
+            self.weigh(shard);
         }
         value
+    }
+
+    /// As [`read`](Sheet::read), but the commit expects nothing of this cell. Only for cells that change in
+    /// commits of the partition's owner alone: each of those moves the mark, and every commit expects the mark.
+    ///
+    /// # Panics
+    ///
+    /// If [`Plan::reads`](super::Plan::reads) did not name it.
+    pub fn read_owned(&self, shard: Shard, key: &Key) -> Option<Bytes> {
+        self.known(shard, key)
+    }
+
+    /// Counts `bytes` towards a full sheet until the next commit, for values that
+    /// [`Plan::finish_step`](super::Plan::finish_step) is going to put.
+    pub fn reserve(&mut self, shard: Shard, bytes: usize) {
+        let Some(sheet) = self.sheet(shard) else { return };
+        sheet.reserved = sheet.reserved.saturating_add(bytes);
+        self.weigh(shard);
+    }
+
+    /// The epoch of the owner's tenure. It grows with every change of owner, so stored rows that carry it differ
+    /// from those that another owner wrote of the same records.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    fn known(&self, shard: Shard, key: &Key) -> Option<Bytes> {
+        // The key is cloned to look up the pair: its bytes are shared, not copied.
+        let Some(value) = self.cells.get(&(shard, key.clone())) else {
+            panic!("{key:?} of {shard} is read but was not named by `reads`");
+        };
+        value.clone()
     }
 
     /// As [`read`](Sheet::read), but the commit expects nothing: a rule that is broken on purpose.
@@ -333,11 +435,15 @@ impl Sheet {
 
     /// The shard's part, unless the shard has applied this record already.
     fn sheet(&mut self, shard: Shard) -> Option<&mut ShardSheet> {
+        if let Some(named) = &self.named {
+            assert!(named.contains(&shard), "{shard} is touched, but the plan named {named:?}");
+        }
         let applied = !self.takes(shard);
         #[cfg(feature = "mutations")]
         let applied = applied && self.mutation != Some(Mutation::MarksMoveBackwards);
-        let room = self.operations_before;
-        (!applied).then(|| self.shards.entry(shard).or_insert_with(|| ShardSheet::with_room(room)))
+        let (room, full_steps) = (self.operations_before, self.full_steps);
+        let fresh = || ShardSheet::new(room, full_steps);
+        (!applied).then(|| self.shards.entry(shard).or_insert_with(fresh))
     }
 
     fn weigh(&mut self, shard: Shard) {
@@ -369,12 +475,13 @@ fn members_of(operation: &mut Operation) -> Option<&mut Vec<Bytes>> {
 
 impl ShardSheet {
     /// An empty one, for about so many operations.
-    fn with_room(operations: usize) -> Self {
-        ShardSheet { operations: Vec::with_capacity(operations), ..ShardSheet::default() }
+    fn new(operations: usize, full_steps: usize) -> Self {
+        let operations = Vec::with_capacity(operations);
+        ShardSheet { operations, full_steps, ..ShardSheet::default() }
     }
 
     fn is_full(&self) -> bool {
-        self.steps >= FULL_STEPS || self.bytes >= FULL_BYTES
+        self.steps >= self.full_steps || self.bytes + self.reserved >= FULL_BYTES
     }
 
     /// The operation at a spot, if it was found in the same turn.
@@ -415,8 +522,7 @@ impl ShardSheet {
             | Operation::Sketch { members, .. } => members.iter().map(Bytes::len).sum(),
             _ => 0,
         };
-        // A key has at most a kilobyte and mostly some tens of bytes.
-        self.grow(size + 64);
+        self.grow(size + CELL_BYTES);
         self.operations.push(operation);
     }
 
