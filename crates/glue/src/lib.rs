@@ -15,6 +15,8 @@ mod collection;
 mod form;
 pub mod json;
 mod names;
+pub mod outcomes;
+pub mod reading;
 mod reason;
 pub mod stored;
 pub mod xml;

@@ -98,6 +98,12 @@ impl Cells {
         Ok(held.value)
     }
 
+    /// Reads the mark of a shard as it stands; the beginning if there is none.
+    pub async fn read_mark(&self, store: &dyn Store, shard: Shard) -> Result<Mark, ReadCellError> {
+        let held = read::<Mark>(store, shard, self.mark()).await?;
+        Ok(held.value)
+    }
+
     /// Reads checkpoint and marks, in this order: marks only grow, so one that is found below what the
     /// checkpoint says was rolled back. Read the other way round, an owner at work between the two reads
     /// would look like a loss.

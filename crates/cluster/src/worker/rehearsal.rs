@@ -76,10 +76,7 @@ impl<'a> Rehearsal<'a> {
 
     /// All bytes cells that are known to be there.
     pub fn cells(&self) -> impl Iterator<Item = (Shard, &Key, &Bytes)> {
-        let there = |((shard, key), value): (&'a (Shard, Key), &'a Option<Bytes>)| {
-            Some((*shard, key, value.as_ref()?))
-        };
-        self.cells.iter().filter_map(there)
+        self.cells.iter().filter_map(|((shard, key), value)| Some((*shard, key, value.as_ref()?)))
     }
 
     /// Applies the records of `entry` as one slice. A repeat of a frame does nothing.
