@@ -4,6 +4,7 @@
 //! HTTP, and how it stops. `node.rs` loops over the list and knows none of them.
 
 mod feeds;
+mod glue;
 #[cfg(test)]
 mod guestbook;
 mod once;
@@ -33,6 +34,7 @@ pub fn standard() -> Vec<Arc<dyn Part>> {
     vec![
         Arc::new(streams::Streams),
         Arc::new(feeds::Feeds),
+        Arc::new(glue::Glue),
         Arc::new(once::Once),
         #[cfg(test)]
         Arc::new(guestbook::Guestbook),

@@ -164,7 +164,7 @@ fn gates(config: &Config) -> BTreeMap<String, GateKind> {
     config.streams().iter().map(|(name, stream)| (name.clone(), kind_of(stream.gate))).collect()
 }
 
-fn kind_of(gate: Gate) -> GateKind {
+pub(super) fn kind_of(gate: Gate) -> GateKind {
     match gate {
         Gate::Adaptive => GateKind::Adaptive,
         Gate::Breaker => GateKind::Breaker,

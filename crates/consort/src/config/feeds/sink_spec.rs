@@ -2,7 +2,7 @@
 
 use super::sinks;
 use crate::config::part::ExampleSetting::{Shown, With};
-use crate::config::part::{DeclarationSpec, ExampleSpec};
+use crate::config::part::{DeclarationSpec, ExampleSpec, NameRule};
 use crate::config::spec::{SettingSpec, Visibility};
 
 pub(super) const SINK: DeclarationSpec = DeclarationSpec {
@@ -11,6 +11,7 @@ pub(super) const SINK: DeclarationSpec = DeclarationSpec {
     doc: "where rows are delivered to",
     settings: &SETTINGS,
     read: sinks::read_declaration,
+    names: NameRule::PLAIN,
     named_by_others: true,
     sibling: None,
     examples: &[
