@@ -20,6 +20,7 @@
 //! ```
 
 pub mod config;
+mod glue_rows;
 mod http;
 mod identity;
 mod node;

@@ -18,6 +18,7 @@ mod names;
 pub mod outcomes;
 pub mod reading;
 mod reason;
+pub mod states;
 pub mod stored;
 pub mod xml;
 
