@@ -11,7 +11,8 @@ use futures::future::try_join_all;
 use tempfile::TempDir;
 
 use super::{
-    ADDITIONS, Contents, RECORD_BYTES, additions, counter, fill, frame, partition, random_counters,
+    ADDITIONS, Contents, ENTRIES, ENTRY_BYTES, RECORD_BYTES, additions, counter, entries, fill,
+    frame, partition, random_counters, random_entries,
 };
 use crate::measure::{Pace, compare, rate};
 use crate::report::Report;
@@ -24,6 +25,7 @@ pub(super) async fn run(pace: Pace, report: &mut Report) -> Result<()> {
         append(pace, report, records, Contents::Text).await?;
     }
     callers(pace, report).await?;
+    feed_entries(pace, report).await?;
     counters(pace, report).await
 }
 
@@ -99,6 +101,36 @@ async fn callers(pace: Pace, report: &mut Report) -> Result<()> {
     let compared = compare(pace, &name, || appends(1), || appends(CALLERS)).await?;
     let name = format!("embedded: {CALLERS} callers, one record each, fsync");
     report.add(&name, "appends", "one caller", compared, Some(20.0));
+    Ok(())
+}
+
+/// Commits of feed entries, one after the other, each with its fsync.
+async fn feed_entries(pace: Pace, report: &mut Report) -> Result<()> {
+    let (ours, theirs) = (tempfile::tempdir()?, tempfile::tempdir()?);
+    let (_, store) = open(&ours)?;
+    let (database, keyspace) = bare(&theirs)?;
+    let number = AtomicU64::new(0);
+    let limit = || {
+        rate(pace, || async {
+            let mut batch = database.batch().durability(Some(PersistMode::SyncData));
+            for entry in random_entries() {
+                let key = number.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+                batch.insert(&keyspace, key, &entry[..]);
+            }
+            batch.commit()?;
+            Ok(ENTRIES)
+        })
+    };
+    let consort = || {
+        rate(pace, || async {
+            store.commit(Shard(0), entries()).await?;
+            Ok(ENTRIES)
+        })
+    };
+    let name = format!("commit of {ENTRIES} feed entries of {ENTRY_BYTES} B");
+    let compared = compare(pace, &name, limit, consort).await?;
+    let name = format!("embedded: {name}, fsync");
+    report.add(&name, "entries", "a bare fjall batch", compared, None);
     Ok(())
 }
 

@@ -7,7 +7,7 @@ mod redis;
 use anyhow::Result;
 use bytes::Bytes;
 use consort_kernel::{
-    Commit, Frame, FrameKind, Key, Name, Operation, Partition, Producer, Timestamp,
+    Commit, Frame, FrameKind, Key, Name, Note, Operation, Partition, Producer, Timestamp,
 };
 use rand::{Rng, RngCore};
 
@@ -17,6 +17,10 @@ use crate::report::Report;
 const RECORD_BYTES: usize = 64;
 /// Additions in one commit.
 const ADDITIONS: u64 = 1_000;
+
+/// Feed entries in one commit, and the size of each: a batch of pieces that glue applies appends such rows.
+const ENTRIES: u64 = 2_000;
+const ENTRY_BYTES: usize = 300;
 
 /// Measures all of them.
 pub(crate) async fn run(pace: Pace, report: &mut Report) -> Result<()> {
@@ -80,6 +84,24 @@ fn random_counters(counters: u64) -> Vec<u64> {
 fn additions(counters: u64) -> Commit {
     let add = |n| Operation::Add { key: counter(n), by: 1, on_overflow: None };
     Commit::of(random_counters(counters).into_iter().map(add))
+}
+
+/// A commit that appends [`ENTRIES`] entries to a feed.
+fn entries() -> Commit {
+    let feed = Name::new("rows").expect("a name");
+    let append = |entry| Operation::Append(Note { feed: feed.clone(), entry });
+    Commit::of(random_entries().into_iter().map(append))
+}
+
+/// What does not compress, so that every side writes its full size.
+fn random_entries() -> Vec<Bytes> {
+    let mut random = rand::rng();
+    let mut entry = || {
+        let mut entry = vec![0; ENTRY_BYTES];
+        random.fill_bytes(&mut entry);
+        Bytes::from(entry)
+    };
+    (0..ENTRIES).map(|_| entry()).collect()
 }
 
 /// Commits that make every counter once.

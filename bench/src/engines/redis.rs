@@ -1,18 +1,26 @@
 //! The Redis engine beside bare pipelined commands, on the same server with AOF everysec.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use anyhow::Result;
 use bytes::Bytes;
-use consort_kernel::{Commit, Key, Operation, Shard, Store};
+use consort_kernel::{Commit, Key, Name, Operation, Shard, Store};
 use consort_testbed::{Fsync, RedisOptions, RedisServer};
 use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 
-use super::{ADDITIONS, additions, counter, fill, random_counters};
+use super::{
+    ADDITIONS, ENTRIES, ENTRY_BYTES, additions, counter, entries, fill, random_counters,
+    random_entries,
+};
 use crate::measure::{Pace, compare, rate};
 use crate::report::Report;
 
 /// Groups that the events of one batch fall into: what a view's updates merge to.
 const GROUPS: u64 = 100;
+
+/// Feed entries that stay on the server.
+const ENTRIES_KEPT: u64 = 100_000;
 
 pub(super) async fn run(pace: Pace, report: &mut Report) -> Result<()> {
     let server = RedisServer::start(RedisOptions::new().fsync(Fsync::Everysec)).await;
@@ -52,7 +60,42 @@ pub(super) async fn run(pace: Pace, report: &mut Report) -> Result<()> {
     let compared = compare(pace, &name, bare, consort).await?;
     let name = format!("redis: commit of {name}");
     report.add(&name, "additions", "bare pipelined INCRBY", compared, Some(0.35));
-    mix(pace, report, &store, &connection).await
+    mix(pace, report, &store, &connection).await?;
+    feed_entries(pace, report, &store, &connection).await
+}
+
+/// Commits of feed entries, trimmed as they come so that the server's memory holds them.
+async fn feed_entries(
+    pace: Pace,
+    report: &mut Report,
+    store: &impl Store,
+    connection: &MultiplexedConnection,
+) -> Result<()> {
+    let bare = || {
+        rate(pace, || async {
+            let mut pipe = redis::pipe();
+            for entry in random_entries() {
+                pipe.cmd("XADD").arg("entries").arg("MAXLEN").arg("~").arg(ENTRIES_KEPT);
+                pipe.arg("*").arg("e").arg(&entry[..]).ignore();
+            }
+            pipe.exec_async(&mut connection.clone()).await?;
+            Ok(ENTRIES)
+        })
+    };
+    let (feed, appended) = (Name::new("rows")?, AtomicU64::new(0));
+    let consort = || {
+        rate(pace, || async {
+            store.commit(Shard(0), entries()).await?;
+            let behind = appended.fetch_add(ENTRIES, Ordering::Relaxed) + ENTRIES;
+            store.trim_feed(Shard(0), &feed, behind.saturating_sub(ENTRIES_KEPT)).await?;
+            Ok(ENTRIES)
+        })
+    };
+    let name = format!("commit of {ENTRIES} feed entries of {ENTRY_BYTES} B");
+    let compared = compare(pace, &name, bare, consort).await?;
+    let name = format!("redis: {name}, trimmed");
+    report.add(&name, "entries", "bare pipelined XADD", compared, None);
+    Ok(())
 }
 
 /// What a batch of events does to two views, count and distinct by group: bare, one command for each

@@ -14,4 +14,8 @@ pub enum Mutation {
     NoDigestCheck,
     /// Members that were shown are taken for known whatever became of their commits.
     MembersAlwaysKnown,
+    /// The memory is kept although a commit failed.
+    MemoryKept,
+    /// Records that all shards have taken are planned again.
+    TakenPlannedAgain,
 }

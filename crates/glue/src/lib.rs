@@ -7,16 +7,19 @@
 //! bounds. They know no store, no clock and no HTTP.
 
 //! [`stored`] holds the formats of the log, the cells and the feeds, [`CollectionCells`] the keys of the cells, and
-//! [`Collection`] the settings that all nodes agree on.
+//! [`Collection`] the settings that all nodes agree on. [`fold`] decides what a piece does to its document, and
+//! [`GluePlan`] folds the log of a collection into cells and feeds.
 
 pub mod bounds;
 mod cells;
 mod collection;
+pub mod fold;
 mod form;
 pub mod json;
 mod names;
 pub mod outcomes;
 pub mod reading;
+pub mod plan;
 mod reason;
 pub mod states;
 pub mod stored;
@@ -26,10 +29,12 @@ pub use cells::{CollectionCells, TenantCounter, partition_key};
 pub use collection::{
     Absent, Collection, CollectionError, DocumentFormat, FeedContent, OnGap, OnReject,
 };
+pub use fold::{DocumentTree, check_piece};
 pub use form::PieceForm;
 pub use names::{
     GlueNameError, MAX_SEQ, check_collection_name, check_document_id, check_idempotency_key,
     check_seq, check_source, check_tenant,
 };
+pub use plan::{CacheShare, GluePlan};
 pub use reason::{Reason, Rejection};
 pub use stored::{DocumentTag, PiecePlace, PieceRecord};

@@ -112,6 +112,17 @@ pub enum Value {
     Sketch(u64),
 }
 
+impl Value {
+    /// How many bytes it carries: what counts towards the end of a page.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Value::Bytes(bytes) | Value::Min(bytes) | Value::Max(bytes) => bytes.len(),
+            Value::Last { rank, value } => rank.len() + value.len(),
+            Value::Counter(_) | Value::Set(_) | Value::Distinct(_) | Value::Sketch(_) => 8,
+        }
+    }
+}
+
 /// One thing that must hold for a commit to be applied. `None` expects that there is no such cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expect {

@@ -12,7 +12,7 @@ use crate::cursor::Cursor;
 use crate::digest::Digest;
 use crate::error::{CommitError, Fault, QueryError, ReadError, Refusal};
 use crate::key::Key;
-use crate::limits::{PAGE_BYTES, READ_ENTRIES};
+use crate::limits::{PAGE_BYTES, PAGE_ROWS, READ_ENTRIES};
 use crate::name::Name;
 use crate::wake::Wake;
 
@@ -104,7 +104,7 @@ impl FeedEntry {
 /// call on any node that begins after the commit returned.
 ///
 /// A page of [`get`](Store::get), [`scan`](Store::scan) or [`members`](Store::members) has at most
-/// [`PAGE_ROWS`](crate::limits::PAGE_ROWS) rows and may end early when it is large in bytes; only an
+/// [`PAGE_ROWS`] rows and may end early when it is large in bytes; only an
 /// empty page is the end.
 #[async_trait]
 pub trait Store: Send + Sync + fmt::Debug {
@@ -117,8 +117,25 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// will be, or nothing: expecting the same cells again tells which.
     async fn commit(&self, shard: Shard, commit: Commit) -> Result<Committed, CommitError>;
 
-    /// What these cells hold at one moment, in the order asked; `None` where there is no such cell.
+    /// The values of the first of these cells at one moment, in the order asked; `None` where there is no such cell.
+    ///
+    /// The answer ends with the value by which it reaches [`PAGE_BYTES`]: it is then shorter than `cells`, and the
+    /// cells behind its end were not read. At least one is read, if any is asked for.
     async fn get(&self, shard: Shard, cells: &[Cell]) -> Result<Vec<Option<Value>>, QueryError>;
+
+    /// The values of all these cells, page by page: each page is of one moment. Callers bound how many they ask for.
+    async fn get_all(
+        &self,
+        shard: Shard,
+        cells: &[Cell],
+    ) -> Result<Vec<Option<Value>>, QueryError> {
+        let mut values = Vec::with_capacity(cells.len());
+        while values.len() < cells.len() {
+            let rest = &cells[values.len()..];
+            values.extend(self.get(shard, &rest[..rest.len().min(PAGE_ROWS)]).await?);
+        }
+        Ok(values)
+    }
 
     /// The cells of a kind whose keys begin with `prefix` and are greater than `after`, ordered by key,
     /// up to `limit`. Each page is of one moment; cells that change between pages may be seen either way.

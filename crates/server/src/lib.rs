@@ -20,6 +20,7 @@ mod express;
 pub mod feeds;
 mod framing;
 mod gate;
+pub mod glue;
 mod health;
 pub mod home;
 pub mod ingress;

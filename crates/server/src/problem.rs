@@ -1,10 +1,12 @@
 //! Error answers: RFC 9457 `application/problem+json`, the only form in which this server says no.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use serde_json::Value;
 
 const MEDIA_TYPE: &str = "application/problem+json";
 
@@ -16,6 +18,8 @@ pub struct Problem {
     detail: String,
     close: bool,
     retry_after: Option<Duration>,
+    /// Members beside those of every problem.
+    members: BTreeMap<&'static str, Value>,
 }
 
 #[derive(Serialize)]
@@ -24,13 +28,28 @@ struct Wire<'a> {
     title: &'a str,
     status: u16,
     detail: &'a str,
+    #[serde(flatten)]
+    members: &'a BTreeMap<&'static str, Value>,
 }
 
 impl Problem {
     /// `kind` names the problem for programs, in words joined by hyphens; it becomes
     /// `urn:consort:problem:<kind>`.
     pub fn new(status: StatusCode, kind: &'static str, detail: impl Into<String>) -> Problem {
-        Problem { status, kind, detail: detail.into(), close: false, retry_after: None }
+        let detail = detail.into();
+        let members = BTreeMap::new();
+        Problem { status, kind, detail, close: false, retry_after: None, members }
+    }
+
+    /// The same with one more member, for programs that act on it.
+    pub fn with(mut self, member: &'static str, value: impl Into<Value>) -> Problem {
+        self.members.insert(member, value.into());
+        self
+    }
+
+    /// The name of the problem.
+    pub fn kind(&self) -> &'static str {
+        self.kind
     }
 
     /// The connection ends with this answer: what the client still sends would not be understood.
@@ -84,8 +103,9 @@ impl Problem {
             title: self.title(),
             status: self.status.as_u16(),
             detail: &self.detail,
+            members: &self.members,
         };
-        // Four plain fields: serialising them into memory cannot fail.
+        // Plain fields: serialising them into memory cannot fail.
         serde_json::to_vec(&wire).unwrap_or_default()
     }
 }

@@ -46,11 +46,7 @@ impl Tokens {
     }
 
     /// The same with those of a tenant, which are given as an operator's. No token belongs to two callers.
-    pub fn with_tenant(
-        mut self,
-        tenant: TenantName,
-        tokens: &Tokens,
-    ) -> Result<Tokens, BadToken> {
+    pub fn with_tenant(mut self, tenant: TenantName, tokens: &Tokens) -> Result<Tokens, BadToken> {
         for (at, token) in tokens.operator.iter().enumerate() {
             if let Some(other) = self.owner(token, &tenant) {
                 return Err(BadToken::Shared { number: at + 1, other });
@@ -209,9 +205,8 @@ mod tests {
         let own = |text: &str| Tokens::new(vec![format!("{text}-token-of-sixteen")]).unwrap();
         let tokens = own("operator").with_tenant(name("a"), &own("a")).unwrap();
         let tokens = tokens.with_tenant(name("b"), &own("b")).unwrap();
-        let admit = |text: &str| {
-            tokens.admit(Some(format!("Bearer {text}-token-of-sixteen").as_bytes()))
-        };
+        let admit =
+            |text: &str| tokens.admit(Some(format!("Bearer {text}-token-of-sixteen").as_bytes()));
         assert_eq!(admit("operator"), Ok(Caller::Operator));
         assert_eq!(admit("a"), Ok(Caller::Tenant(name("a"))));
         assert_eq!(admit("b"), Ok(Caller::Tenant(name("b"))));

@@ -12,6 +12,7 @@ use futures::future::try_join_all;
 use serde::de::DeserializeOwned;
 
 use super::Setback;
+use super::plan::{ExpiredRange, Memory};
 use super::planner::ReadCells;
 use super::shown::Shown;
 use super::stand::{Checkpoint, Mark, Position, Stand};
@@ -23,7 +24,8 @@ pub struct Cells {
     /// What all keys of this pipeline and partition end with.
     place: [Element; 3],
     home: Shard,
-    shards: u16,
+    /// The shards that the pipeline touches.
+    pub(super) shards: Vec<Shard>,
 }
 
 /// A cell as it was read or written last: the bytes to expect, and what they mean.
@@ -47,6 +49,10 @@ pub(super) struct Loaded {
     pub(super) cells: ReadCells,
     /// Members that were committed since.
     pub(super) shown: Shown,
+    /// The memory of a plan that folds by slices: it goes with the marks.
+    pub(super) memory: Memory,
+    /// The expired cells that were deleted last, all of them.
+    pub(super) deleted: Option<ExpiredRange>,
 }
 
 impl Cells {
@@ -55,7 +61,13 @@ impl Cells {
         let place =
             [pipeline.as_str().into(), partition.stream.as_str().into(), partition.index.into()];
         let home = shard_of(&Key::of(place.clone()), shards);
-        Cells { place, home, shards }
+        Cells { place, home, shards: (0..shards).map(Shard).collect() }
+    }
+
+    /// The cells of a pipeline that touches these shards only; `None`: all.
+    pub(super) fn of_shards(self, named: Option<Vec<Shard>>) -> Self {
+        let shards = named.unwrap_or(self.shards);
+        Cells { shards, ..self }
     }
 
     /// The shard of the checkpoint and of the ids.
@@ -87,21 +99,16 @@ impl Cells {
         Key::of([what.into()].into_iter().chain(self.place.clone()))
     }
 
-    /// All shards.
-    pub(super) fn shards(&self) -> impl Iterator<Item = Shard> + use<> {
-        (0..self.shards).map(Shard)
-    }
-
     /// The checkpoint as it stands; the beginning if there is none.
     pub async fn read_checkpoint(&self, store: &dyn Store) -> Result<Checkpoint, ReadCellError> {
         let held = read::<Checkpoint>(store, self.home, self.checkpoint()).await?;
         Ok(held.value)
     }
 
-    /// Reads the mark of a shard as it stands; the beginning if there is none.
+    /// The mark of `shard` as it stands; the beginning if there is none. It passes a position before the checkpoint
+    /// does, unless the records up to there did nothing to the shard.
     pub async fn read_mark(&self, store: &dyn Store, shard: Shard) -> Result<Mark, ReadCellError> {
-        let held = read::<Mark>(store, shard, self.mark()).await?;
-        Ok(held.value)
+        Ok(read::<Mark>(store, shard, self.mark()).await?.value)
     }
 
     /// Reads checkpoint and marks, in this order: marks only grow, so one that is found below what the
@@ -118,7 +125,7 @@ impl Cells {
             Ok::<_, ReadCellError>((shard, read::<Mark>(store, shard, self.mark()).await?))
         };
         let marks: BTreeMap<Shard, Held<Mark>> =
-            try_join_all(self.shards().map(read_mark)).await?.into_iter().collect();
+            try_join_all(self.shards.iter().copied().map(read_mark)).await?.into_iter().collect();
 
         let unused = checkpoint.raw.is_none() && marks.values().all(|mark| mark.raw.is_none());
         let mut start = checkpoint.value.stand.clone();
@@ -143,6 +150,8 @@ impl Cells {
             rolled_back,
             cells: ReadCells::new(),
             shown: Shown::default(),
+            memory: Memory::default(),
+            deleted: None,
         })
     }
 }
@@ -151,6 +160,11 @@ impl Loaded {
     /// The shards' places, for planning.
     pub(super) fn positions(&self) -> BTreeMap<Shard, Position> {
         self.marks.iter().map(|(&shard, mark)| (shard, mark.value.position())).collect()
+    }
+
+    /// The marks, as they must be expected.
+    pub(super) fn raw_marks(&self) -> BTreeMap<Shard, Option<Bytes>> {
+        self.marks.iter().map(|(&shard, mark)| (shard, mark.raw.clone())).collect()
     }
 
     /// Refuses marks of another era than the checkpoint's: their offsets count frames of another log.

@@ -20,14 +20,17 @@ mod rehearsal;
 mod resolve;
 mod sheet;
 mod shown;
+mod slices;
 mod stand;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use consort_kernel::{
     Cell, CommitError, Entropy, Fault, Kind, Log, LogEntry, Most, Name, Partition, QueryError,
-    ReadError, Refusal, Store, Timestamp, Value,
+    ReadError, Refusal, Shard, Store, Timestamp, Value,
 };
 use futures::future::{Either, select};
 
@@ -92,8 +95,14 @@ pub struct Options {
 /// Why a worker has to load again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Setback {
-    /// Somebody else moved on, or it is time to look.
+    /// Another owner moved on.
     Stale,
+    /// Nothing is wrong; it is time to look.
+    Due,
+    /// No commit holds a step.
+    Oversized(Refusal),
+    /// A record before this place cannot be applied: each is planned alone.
+    Doubted(Position),
     /// The engine did not do it, or did not say whether it did.
     Fault(Fault),
     /// Data was lost, or cannot be understood: an operator must decide.
@@ -114,15 +123,34 @@ struct Worker {
     /// The checkpoint's era when it was last loaded.
     era: Option<u64>,
     applied: u64,
+    /// The shards that the plan named.
+    named: Option<Vec<Shard>>,
+    /// The plan's memory, from one load to the next.
+    kept: Option<KeptMemory>,
+    /// Records before this place are planned alone.
+    doubted: Option<Position>,
     /// A rule to break.
     #[cfg(feature = "mutations")]
     mutation: Option<crate::mutation::Mutation>,
     /// What a broken rule takes for known.
     #[cfg(feature = "mutations")]
     shown: parking_lot::Mutex<shown::Shown>,
+    /// A memory that a broken rule keeps.
+    #[cfg(feature = "mutations")]
+    spoiled: parking_lot::Mutex<Option<Memory>>,
+}
+
+/// A memory, and the marks that it goes with.
+struct KeptMemory {
+    memory: Memory,
+    marks: BTreeMap<Shard, Option<Bytes>>,
 }
 
 /// Works until the tenure ends.
+///
+/// # Panics
+///
+/// If the plan folds by slices and does not name exactly one shard.
 pub async fn run(options: Options, tenure: Tenure) -> Ended {
     Worker::new(options, tenure).run().await
 }
@@ -141,8 +169,17 @@ pub async fn run_broken(
 impl Worker {
     fn new(options: Options, tenure: Tenure) -> Self {
         let now = options.runtime.elapsed();
+        let shards = options.store.shards();
+        let named = options.plan.shards(&options.partition, shards);
+        let one = named.as_ref().is_some_and(|named| named.len() == 1);
+        let by_slices = options.plan.folding() == Folding::Slices;
+        assert!(one || !by_slices, "a plan that folds by slices names exactly one shard");
+        let cells = Cells::new(&options.pipeline, &options.partition, shards);
         Worker {
-            cells: Cells::new(&options.pipeline, &options.partition, options.store.shards()),
+            cells: cells.of_shards(named.clone()),
+            named,
+            kept: None,
+            doubted: None,
             options,
             tenure,
             well_at: now,
@@ -154,6 +191,8 @@ impl Worker {
             mutation: None,
             #[cfg(feature = "mutations")]
             shown: parking_lot::Mutex::default(),
+            #[cfg(feature = "mutations")]
+            spoiled: parking_lot::Mutex::default(),
         }
     }
 
@@ -167,6 +206,17 @@ impl Worker {
                     true => continue,
                     false => return Ended::Drained,
                 },
+                Err(Setback::Oversized(refusal)) => {
+                    match self.stop(Setback::too_much(&refusal)).await {
+                        true => continue,
+                        false => return Ended::Drained,
+                    }
+                }
+                Err(Setback::Due) => continue,
+                Err(Setback::Doubted(before)) => {
+                    self.doubted = Some(before);
+                    continue;
+                }
                 Err(Setback::Stale) => None,
                 Err(Setback::Fault(fault)) => Some(fault.to_string()),
             };
@@ -243,6 +293,7 @@ impl Worker {
                 "shards hold less than they did: the engine lost data; they are applied again from their marks"
             );
         }
+        loaded.memory = self.kept_memory(&loaded);
         let load_again = self.options.runtime.elapsed() + LOAD_EVERY;
         self.tenure.ready();
         let mut stand = loaded.start.clone();
@@ -254,11 +305,32 @@ impl Worker {
         while let Some(entries) = batch {
             self.heed(&entries, stand.watermark()).await?;
             if self.options.runtime.elapsed() >= load_again {
-                return Err(Setback::Stale);
+                let (marks, memory) = (loaded.raw_marks(), loaded.memory);
+                self.kept = Some(KeptMemory { memory, marks });
+                return Err(Setback::Due);
             }
             batch = self.turn(&mut loaded, &mut stand, &entries).await?;
         }
         Ok(())
+    }
+
+    /// The memory of the load before, if every commit since then succeeded and the marks are as this owner left
+    /// them.
+    fn kept_memory(&mut self, loaded: &Loaded) -> Memory {
+        #[cfg(feature = "mutations")]
+        if let Some(spoiled) = self.spoiled.get_mut().take() {
+            return spoiled;
+        }
+        let kept = self.kept.take().filter(|kept| kept.marks == loaded.raw_marks());
+        kept.map(|kept| kept.memory).unwrap_or_default()
+    }
+
+    /// Keeps a memory although a commit failed: a rule that is broken on purpose.
+    #[cfg(feature = "mutations")]
+    fn keep_anyway(&self, memory: Memory) {
+        if self.mutation == Some(crate::mutation::Mutation::MemoryKept) {
+            *self.spoiled.lock() = Some(memory);
+        }
     }
 
     /// Applies `entries` while the next ones are read.
@@ -298,6 +370,7 @@ impl Worker {
             reader.top_up(entries).await;
         }
         *stand = applied.stand;
+        self.doubted = self.doubted.filter(|doubted| stand.position() < *doubted);
         self.applied += applied.records;
         self.well_at = self.options.runtime.elapsed();
         let next = next?;
@@ -403,7 +476,7 @@ impl From<CommitError> for Setback {
         match error {
             CommitError::Stale(_) => Setback::Stale,
             CommitError::Unknown(fault) | CommitError::Engine(fault) => Setback::Fault(fault),
-            CommitError::Refused(refusal) => Setback::refused(&refusal),
+            CommitError::Refused(refusal) => Setback::Oversized(refusal),
         }
     }
 }
@@ -431,7 +504,11 @@ impl From<ReadError> for Setback {
 
 impl Setback {
     fn refused(refusal: &Refusal) -> Self {
-        Setback::Loss(format!("a record does more than a commit can hold: {refusal}"))
+        Setback::Loss(Setback::too_much(refusal))
+    }
+
+    fn too_much(refusal: &Refusal) -> String {
+        format!("a record does more than a commit can hold: {refusal}")
     }
 }
 

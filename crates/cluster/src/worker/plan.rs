@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use consort_kernel::{FrameKind, Key, Partition, Producer, Records, Refusal, Shard, Timestamp};
+use parking_lot::Mutex;
 
 use super::control::Control;
 use super::sheet::Sheet;
@@ -103,10 +104,10 @@ pub trait Plan: Send + Sync + fmt::Debug {
     ) {
     }
 
-    /// Writes what was gathered in the memory since the last step, such as a body that many records changed.
-    /// Called once before each step is taken, if its records were planned without a panic; the sheet is at the
-    /// last of them. Afterwards the sheet and the memory say the same. [`Sheet::reserve`] makes sure that there
-    /// is room.
+    /// Writes what was gathered in the memory since the last step, such as a body that many records changed: the
+    /// changes only. Called before each step is taken and at the end of each slice, which may have no records; the
+    /// sheet is at the last record that was planned. Afterwards the sheet and the memory say the same.
+    /// [`Sheet::reserve`] makes sure that there is room.
     fn finish_step(&self, _memory: &mut Memory, _sheet: &mut Sheet) {}
 
     /// Accounts for a record, or control record, that no commit holds, or on which the plan panicked alone. Called
@@ -181,15 +182,19 @@ pub struct ExpiredRange {
 /// A plan's memory: parsed or worked out once, used for many records. For how long it lives depends on
 /// [`Plan::folding`]. It begins empty, and the operations must be the same without it.
 #[derive(Debug, Default)]
-pub struct Memory(Option<Box<dyn Any + Send>>);
+pub struct Memory {
+    /// Never locked: the mutex makes the memory `Sync` although its contents need not be.
+    contents: Mutex<Option<Box<dyn Any + Send>>>,
+}
 
 impl Memory {
     /// What was remembered; as it begins, if nothing was.
     pub fn recall<T: Default + Send + 'static>(&mut self) -> &mut T {
-        if !self.0.as_ref().is_some_and(|held| held.is::<T>()) {
-            self.0 = Some(Box::<T>::default());
+        let contents = self.contents.get_mut();
+        if !contents.as_ref().is_some_and(|held| held.is::<T>()) {
+            *contents = Some(Box::<T>::default());
         }
-        match self.0.as_mut().and_then(|held| held.downcast_mut()) {
+        match contents.as_mut().and_then(|held| held.downcast_mut()) {
             Some(held) => held,
             None => unreachable!("it was just made"),
         }

@@ -28,12 +28,12 @@ pub(super) struct Planner<'a> {
     pub(super) sheet: Sheet,
     pub(super) progress: Progress,
     /// Where the slice ends that is being planned; `None`: with the batch.
-    pub(super) until: Option<Place>,
+    pub(super) until: Option<BatchPlace>,
 }
 
 /// A record's place within its batch: frame and record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct BatchPlace {
     pub(super) frame: usize,
     pub(super) record: usize,
 }
@@ -41,7 +41,7 @@ pub(super) struct Place {
 /// How far the planner has come within its batch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Progress {
-    pub(super) next: Place,
+    pub(super) next: BatchPlace,
     pub(super) records: u64,
     pub(super) repeats: u64,
 }
@@ -93,7 +93,7 @@ impl<'a> Planner<'a> {
                 self.progress.repeats += 1;
             }
             self.stand = behind;
-            self.progress.next = Place { frame: self.progress.next.frame + 1, record: 0 };
+            self.progress.next = BatchPlace { frame: self.progress.next.frame + 1, record: 0 };
             if self.sheet.is_full() {
                 return Some(self.step(Mark::at(self.stand.clone())));
             }
@@ -106,8 +106,15 @@ impl<'a> Planner<'a> {
         self.entries.get(self.progress.next.frame)
     }
 
+    /// The next record's place in the log, or a lower one.
+    pub(super) fn position(&self) -> Position {
+        let record = self.progress.next.record as u32;
+        let offset = self.next_frame().map_or(self.stand.next, |entry| entry.offset);
+        Position { era: self.stand.era, offset, record }
+    }
+
     /// The records that are not planned, with their places in the batch.
-    pub(super) fn ahead(&self) -> impl Iterator<Item = (Place, Record<'a>)> + use<'a> {
+    pub(super) fn ahead(&self) -> impl Iterator<Item = (BatchPlace, Record<'a>)> + use<'a> {
         let next = self.progress.next;
         fresh_records(self.partition, &self.stand, self.entries, next.frame, self.now)
             .skip_while(move |(at, _)| *at < next)
@@ -171,14 +178,14 @@ pub(super) fn fresh_records<'a>(
     entries: &'a [LogEntry],
     first: usize,
     now: Timestamp,
-) -> impl Iterator<Item = (Place, Record<'a>)> + use<'a> {
+) -> impl Iterator<Item = (BatchPlace, Record<'a>)> + use<'a> {
     let mut stand = stand.clone();
     entries.iter().enumerate().skip(first).flat_map(move |(frame, entry)| {
         let fresh = stand.pass(entry, now);
         let (era, watermark) = (stand.era, stand.watermark());
         let records = if fresh { entry.frame.records.len() } else { 0 };
         (0..records).filter_map(move |record| {
-            let at = Place { frame, record };
+            let at = BatchPlace { frame, record };
             Some((at, place(partition, era, entry, record, watermark)?))
         })
     })

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use consort_kernel::{Cursor, Log, LogEntry, Most, Partition};
+use consort_kernel::{Cursor, Log, LogEntry, Most, Partition, Timestamp};
 
 use super::stand::Stand;
 use super::{Setback, Worker};
@@ -24,6 +24,10 @@ const GATHER_WAIT: Duration = Duration::from_millis(5);
 /// And for how long at most it is filled: where frames come without a pause there is always one more.
 const GATHER_FOR: Duration = Duration::from_millis(50);
 
+/// A reader that does not linger gathers while the oldest frame it has is older than this: then there is a backlog,
+/// and fewer and larger batches are worth a wait. Otherwise waiting clients would wait for the gathering as well.
+const GATHER_AFTER: Duration = Duration::from_millis(50);
+
 /// A read gives far less than another if it gives less than one part of so many.
 const FAR_LESS: usize = 4;
 
@@ -35,8 +39,10 @@ pub(super) struct Reader {
     wait: Duration,
     /// Local time before which a batch is not complete, unless it is full or nothing more comes.
     pub(super) not_before: Duration,
-    /// Whether batches are to be as full as they can be.
-    gathers: bool,
+    /// Whether batches are to be as full as they can be, also when there is no backlog.
+    lingers: bool,
+    /// The store's time when it was last known, and the local time then.
+    store_time: Option<(Timestamp, Duration)>,
     runtime: Arc<dyn Runtime>,
     tenure: Tenure,
     vouch: bool,
@@ -54,7 +60,8 @@ impl Reader {
             batch: options.batch,
             wait: options.plan.tick_after().map_or(READ_WAIT, |after| after.min(READ_WAIT)),
             not_before: Duration::ZERO,
-            gathers: !options.linger.is_zero(),
+            lingers: !options.linger.is_zero(),
+            store_time: worker.store_time,
             runtime: Arc::clone(&options.runtime),
             tenure: worker.tenure.clone(),
             vouch: worker.checks_digests(),
@@ -76,7 +83,7 @@ impl Reader {
                 entries = self.log.read(&self.partition, &cursor, self.batch, self.wait) => entries?,
             };
         }
-        if self.gathers && !self.all_there {
+        if !self.all_there && (self.lingers || self.is_backlog(&entries)) {
             self.gather(&mut entries).await;
         }
         Ok(Some(entries))
@@ -115,7 +122,7 @@ impl Reader {
     /// wait for: the views of a stream that is as fast as it can be would be behind by half as much again.
     pub(super) async fn top_up(&mut self, entries: &mut Vec<LogEntry>) {
         let Some(last) = entries.last() else { return };
-        if !self.gathers || self.batch.reached(entries.len(), bytes_of(entries)) {
+        if self.batch.reached(entries.len(), bytes_of(entries)) {
             return;
         }
         let cursor = last.cursor();
@@ -127,6 +134,15 @@ impl Reader {
                 entries.extend(more.unwrap_or_default());
             }
         }
+    }
+
+    /// Whether the oldest of these waits for so long that more stands behind them.
+    fn is_backlog(&self, entries: &[LogEntry]) -> bool {
+        let (Some(first), Some((time, at))) = (entries.first(), self.store_time) else {
+            return false;
+        };
+        let now = time.after(self.runtime.elapsed().saturating_sub(at));
+        now.since(first.frame.time) > GATHER_AFTER
     }
 
     /// Reads on while there is more at once. Some engines give little in one read: a broker delivers a few

@@ -76,7 +76,8 @@ impl<'a> Rehearsal<'a> {
 
     /// All bytes cells that are known to be there.
     pub fn cells(&self) -> impl Iterator<Item = (Shard, &Key, &Bytes)> {
-        self.cells.iter().filter_map(|((shard, key), value)| Some((*shard, key, value.as_ref()?)))
+        let cells = self.cells.iter();
+        cells.filter_map(|((shard, key), value)| Some((*shard, key, value.as_ref()?)))
     }
 
     /// Applies the records of `entry` as one slice. A repeat of a frame does nothing.
@@ -148,8 +149,9 @@ mod tests {
     #[derive(Debug)]
     struct Joining;
 
+    /// The text, and whether it has changed since it was written.
     #[derive(Debug, Default)]
-    struct Joined(Option<Vec<u8>>);
+    struct Joined(Option<Vec<u8>>, bool);
 
     fn key() -> Key {
         Key::from(["text"])
@@ -170,12 +172,15 @@ mod tests {
 
         fn apply(&self, record: &Record<'_>, memory: &mut Memory, sheet: &mut Sheet) {
             let read = || sheet.read_owned(SHARD, &key()).unwrap_or_default().to_vec();
-            memory.recall::<Joined>().0.get_or_insert_with(read).extend(record.bytes);
+            let joined = memory.recall::<Joined>();
+            joined.0.get_or_insert_with(read).extend(record.bytes);
+            joined.1 = true;
             sheet.reserve(SHARD, record.bytes.len());
         }
 
         fn finish_step(&self, memory: &mut Memory, sheet: &mut Sheet) {
-            if let Some(text) = &memory.recall::<Joined>().0 {
+            if let Joined(Some(text), changed @ true) = memory.recall() {
+                *changed = false;
                 sheet.put(SHARD, key(), text.clone().into());
             }
         }

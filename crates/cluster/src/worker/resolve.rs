@@ -51,7 +51,10 @@ pub async fn resolve(
     let loaded = cells.load(store, log, partition).await.map_err(|setback| match setback {
         Setback::Fault(fault) => failed(&fault),
         Setback::Loss(reason) => ResolveError::Failed(reason),
-        Setback::Stale => ResolveError::AtWork(partition.clone()),
+        Setback::Oversized(refusal) => failed(&refusal),
+        Setback::Stale | Setback::Due | Setback::Doubted(_) => {
+            ResolveError::AtWork(partition.clone())
+        }
     })?;
     // A place in words is meant for the loss that was seen: said twice, it must not skip what came since.
     if !matches!(from, Resume::Offset(_)) && !is_lost(&loaded, log, partition).await {
@@ -80,7 +83,7 @@ pub async fn resolve(
     for (&shard, Held { raw, .. }) in &loaded.marks {
         commit(shard, cells.mark(), raw.clone(), mark.clone()).await?;
     }
-    let marks = cells.shards().map(|shard| (shard.0, stand.position())).collect();
+    let marks = cells.shards.iter().map(|shard| (shard.0, stand.position())).collect();
     let checkpoint = Checkpoint { stand, marks };
     let value = format::encode(&checkpoint);
     commit(cells.home(), cells.checkpoint(), loaded.checkpoint.raw, value).await?;

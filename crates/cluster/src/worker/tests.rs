@@ -1,6 +1,7 @@
 //! The worker on the memory engine: one partition, one owner at a time, and what it must never get wrong.
 
 mod bed;
+mod slices;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -292,6 +293,38 @@ async fn a_batch_is_filled_from_a_log_that_gives_little_at_once() {
     };
     assert_eq!(batches(Duration::from_millis(400)).await, [3, 2], "a batch has three at most");
     assert_eq!(batches(Duration::ZERO).await, [1; 5]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_does_not_linger_gathers_only_what_has_waited_for_long() {
+    let bed = Bed::new();
+    for sequence in 0..3 {
+        bed.append(1, sequence, &["a"]).await;
+    }
+    let sparing: Arc<dyn Log> = Arc::new(Sparing(bed.log.clone()));
+    let (tenure, _control) = Tenure::new(Role::new("worker", "s/0"), 1);
+    let mut worker = Worker::new(bed.options(sparing), tenure);
+    let written = bed.store.now().await.unwrap();
+    for (age, expected) in [(50, 1), (51, 3)] {
+        let now = written.after(Duration::from_millis(age));
+        worker.store_time = Some((now, worker.options.runtime.elapsed()));
+        let entries = worker.read(&Stand::default()).await.unwrap().unwrap();
+        assert_eq!(entries.len(), expected, "frames in hand, the oldest {age} ms old");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_grows_while_the_one_before_is_committed() {
+    let bed = Bed::new();
+    bed.append(1, 0, &["a"]).await;
+    let (tenure, _control) = Tenure::new(Role::new("worker", "s/0"), 1);
+    let batch = Most::entries(100);
+    let worker = Worker::new(Options { batch, ..bed.options(bed.log.clone()) }, tenure);
+    let mut entries = worker.read(&Stand::default()).await.unwrap().unwrap();
+    bed.append(1, 1, &["a"]).await;
+    bed.append(1, 2, &["a"]).await;
+    Reader::of(&worker).top_up(&mut entries).await;
+    assert_eq!(entries.len(), 3);
 }
 
 /// How many frames a reader gives that has begun with eight and is not to read for a while, and how long it takes,

@@ -124,7 +124,17 @@ impl Store for EmbeddedStore {
                 let value = alive.map(|row| shared.value(&snapshot, cell.kind, &row));
                 Ok(value.transpose()?.map(|(value, _)| value))
             };
-            cells.iter().map(read).collect::<fjall::Result<Vec<_>>>()
+            let mut bytes = 0;
+            let mut values = Vec::with_capacity(cells.len());
+            for cell in &cells {
+                let value = read(cell)?;
+                bytes += value.as_ref().map_or(0, Value::bytes);
+                values.push(value);
+                if bytes >= PAGE_BYTES {
+                    break;
+                }
+            }
+            fjall::Result::Ok(values)
         });
         answer.await.map_err(|error| failed(&error).into())
     }

@@ -111,13 +111,17 @@ impl Store for RedisStore {
         shard.validate(self.shards)?;
         within("the cells of one get", cells.len(), PAGE_ROWS)?;
         let (Shared { scripts, keys, .. }, reads) = (&*self.shared, self.reads());
-        let parts: Vec<Bytes> =
-            cells.iter().flat_map(|cell| [encode::kind(cell.kind), cell.key.to_bytes()]).collect();
+        let named = cells.iter().flat_map(|cell| [encode::kind(cell.kind), cell.key.to_bytes()]);
+        let most = Bytes::from(PAGE_BYTES.to_string());
+        let parts: Vec<Bytes> = std::iter::once(most).chain(named).collect();
         let arguments: Vec<&[u8]> = parts.iter().map(|part| &part[..]).collect();
         let answer = reads.script(&scripts.get, keys.shard(shard).as_bytes(), &arguments).await;
         let Answer::Array(answers) = answer.map_err(CallError::fault)? else {
             return Err(self.unexpected(shard).into());
         };
+        if answers.is_empty() && !cells.is_empty() {
+            return Err(self.unexpected(shard).into());
+        }
         let values = cells.iter().zip(answers).map(|(cell, answer)| value(cell.kind, answer));
         values.collect::<Option<_>>().ok_or_else(|| self.unexpected(shard).into())
     }

@@ -40,6 +40,8 @@ pub enum PieceOutcome {
     Queued,
     /// Its number was used before; how that piece ended is no longer remembered.
     Repeat,
+    /// It was a discard, and the halting piece is rejected for good.
+    Discarded,
 }
 
 impl PieceOutcome {
@@ -47,6 +49,20 @@ impl PieceOutcome {
     pub fn rejected(rejection: &Rejection, place: PiecePlace, version: u64) -> Self {
         let detail = cut(&rejection.detail).to_owned();
         PieceOutcome::Rejected { reason: rejection.reason, detail, place, version, current: None }
+    }
+
+    /// The outcome without details, as heads keep it.
+    pub(crate) fn brief(&self) -> Self {
+        match self {
+            PieceOutcome::Rejected { reason, place, version, .. } => PieceOutcome::Rejected {
+                reason: *reason,
+                detail: String::new(),
+                place: *place,
+                version: *version,
+                current: None,
+            },
+            other => other.clone(),
+        }
     }
 
     pub(crate) fn pack(&self, packer: &mut Packer) {
@@ -75,6 +91,7 @@ impl PieceOutcome {
             }
             PieceOutcome::Queued => packer.byte(5),
             PieceOutcome::Repeat => packer.byte(6),
+            PieceOutcome::Discarded => packer.byte(7),
         }
     }
 
@@ -97,6 +114,7 @@ impl PieceOutcome {
             }
             5 => PieceOutcome::Queued,
             6 => PieceOutcome::Repeat,
+            7 => PieceOutcome::Discarded,
             _ => return Err(from.malformed("its kind is unknown")),
         })
     }
@@ -181,13 +199,14 @@ mod tests {
         if let PieceOutcome::Rejected { current, .. } = &mut failed {
             *current = Some(("s".into(), 2));
         }
-        let cases: [(PieceOutcome, &[u8]); 6] = [
+        let cases: [(PieceOutcome, &[u8]); 7] = [
             (PieceOutcome::Applied("3-0-9-5.7".parse().unwrap()), b"\x01\x03\x00\x09\x05\x07"),
             (PieceOutcome::Unchanged, b"\x02"),
             (failed, b"\x03\x0f\x01x\x03\x00\x09\x05\x04\x01\x01s\x02"),
             (PieceOutcome::Held(vec![3, 4]), b"\x04\x02\x03\x04"),
             (PieceOutcome::Queued, b"\x05"),
             (PieceOutcome::Repeat, b"\x06"),
+            (PieceOutcome::Discarded, b"\x07"),
         ];
         for (outcome, tail) in cases {
             let stored = [b"\x01\x03\xac\x02\x02\x05\x03\x00\x09\x05\x01", tail].concat();

@@ -7,7 +7,7 @@ use consort_kernel::Timestamp;
 
 use super::pack::{Packer, StoredFormatError, Unpacked, Unpacker};
 use super::place::PiecePlace;
-use super::record::PieceRecord;
+use super::record::{PieceRecord, SourceNumber};
 use crate::bounds::{MAX_PASSED_RANGES, MAX_PENDING_PIECES};
 
 const VERSION: u8 = 1;
@@ -43,6 +43,24 @@ impl PendingPiece {
     /// The piece. Tenant and id are empty: the cell's key has them.
     pub fn piece(&self) -> Result<PieceRecord<'_>, StoredFormatError> {
         PieceRecord::decode(&self.record)
+    }
+
+    /// The piece of a cell that was read, or written.
+    ///
+    /// # Panics
+    /// If the record is none: `PendingPieces::decode` reads each.
+    pub(crate) fn piece_record(&self) -> PieceRecord<'_> {
+        match self.piece() {
+            Ok(piece) => piece,
+            Err(error) => {
+                panic!("the waiting piece at {} cannot be read again: {error}", self.place)
+            }
+        }
+    }
+
+    /// Source and number of the piece.
+    pub(crate) fn number(&self) -> Option<SourceNumber<'_>> {
+        self.piece_record().source
     }
 
     /// The bytes that it takes in the cell, at most.

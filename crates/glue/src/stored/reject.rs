@@ -76,6 +76,13 @@ impl RejectEntry {
         }
     }
 
+    /// A large content is not at the entry's place in the log, so nothing of it can be shown.
+    pub(crate) fn forget_log(&mut self) {
+        if let RejectedContent::InLog(_) = self.content {
+            self.content = RejectedContent::None;
+        }
+    }
+
     /// The entry of the feed.
     pub fn encode(&self) -> Vec<u8> {
         let mut packer = Packer::new(VERSION);

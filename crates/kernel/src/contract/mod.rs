@@ -125,6 +125,7 @@ macro_rules! store_suite {
         }
         $crate::contract_cases! { store_limits, $harness,
             the_largest_values_fit_and_larger_ones_are_refused
+            a_get_of_large_values_ends_early_and_never_calls_an_unread_cell_absent
             the_largest_commit_fits_and_a_larger_one_is_refused
         }
         $crate::contract_cases! { store_feeds, $harness,

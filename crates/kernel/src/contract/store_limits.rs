@@ -4,7 +4,9 @@ use bytes::Bytes;
 
 use super::cells::{SHARD, add, commit, get, key, put, scan};
 use super::{StoreHarness, name};
-use crate::limits::{COMMIT_STEPS, ENTRY_BYTES, KEY_BYTES, MEMBER_BYTES, PAGE_ROWS, VALUE_BYTES};
+use crate::limits::{
+    COMMIT_STEPS, ENTRY_BYTES, KEY_BYTES, MEMBER_BYTES, PAGE_BYTES, PAGE_ROWS, VALUE_BYTES,
+};
 use crate::{
     Cell, Commit, CommitError, Committed, Element, Expect, Key, Kind, Note, Operation, QueryError,
     Value,
@@ -38,6 +40,34 @@ pub async fn the_largest_values_fit_and_larger_ones_are_refused(harness: &dyn St
     let cells = vec![Cell::new(Kind::Bytes, key("k")); PAGE_ROWS + 1];
     let refused = store.get(SHARD, &cells).await;
     assert!(matches!(refused, Err(QueryError::Refused(_))), "{refused:?}");
+}
+
+pub async fn a_get_of_large_values_ends_early_and_never_calls_an_unread_cell_absent(
+    harness: &dyn StoreHarness,
+) {
+    const CELLS: usize = 8;
+    let store = harness.store();
+    let value = |n: usize| (n != 3).then(|| Value::Bytes(vec![n as u8; VALUE_BYTES / 2].into()));
+    let expected: Vec<Option<Value>> = (0..CELLS).map(value).collect();
+    for (n, value) in expected.iter().enumerate() {
+        if let Some(Value::Bytes(bytes)) = value {
+            commit(&store, [put(key("large").with(n as u64), bytes.clone())]).await;
+        }
+    }
+    let cells: Vec<Cell> =
+        (0..CELLS).map(|n| Cell::new(Kind::Bytes, key("large").with(n as u64))).collect();
+    let mut from = 0;
+    while from < CELLS {
+        let read = store.get(SHARD, &cells[from..]).await.expect("get");
+        let bytes: usize = read.iter().flatten().map(Value::bytes).sum();
+        assert!(!read.is_empty(), "nothing was read from cell {from} on");
+        assert!(bytes < PAGE_BYTES + VALUE_BYTES, "one answer of {bytes} bytes");
+        assert!(from > 0 || read.len() < CELLS, "{CELLS} values of 2 MiB in one answer");
+        assert_eq!(read, expected[from..from + read.len()]);
+        from += read.len();
+    }
+    assert_eq!(store.get_all(SHARD, &cells).await, Ok(expected));
+    assert_eq!(store.get(SHARD, &[]).await, Ok(Vec::new()));
 }
 
 pub async fn the_largest_commit_fits_and_a_larger_one_is_refused(harness: &dyn StoreHarness) {

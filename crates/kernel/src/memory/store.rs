@@ -13,7 +13,7 @@ use crate::commit::{Cell, Commit, Committed, Kind, Value};
 use crate::cursor::Cursor;
 use crate::error::{CommitError, Fault, QueryError, ReadError};
 use crate::key::Key;
-use crate::limits::{PAGE_ROWS, within};
+use crate::limits::{PAGE_BYTES, PAGE_ROWS, within};
 use crate::name::Name;
 use crate::store::{FeedEntry, Most, Shard, Store};
 use crate::wake::{Topic, Wake, Wakes, read_or_wait};
@@ -83,7 +83,17 @@ impl Store for MemoryStore {
         within("the cells of one get", cells.len(), PAGE_ROWS)?;
         let held = self.shard(shard)?.lock();
         let now = self.clock.now();
-        Ok(cells.iter().map(|cell| held.get(cell, now)).collect())
+        let mut bytes = 0;
+        let mut values = Vec::with_capacity(cells.len());
+        for cell in cells {
+            let value = held.get(cell, now);
+            bytes += value.as_ref().map_or(0, Value::bytes);
+            values.push(value);
+            if bytes >= PAGE_BYTES {
+                break;
+            }
+        }
+        Ok(values)
     }
 
     async fn scan(

@@ -8,8 +8,7 @@ use axum::body::Bytes;
 use axum::routing::{get, post};
 use consort_server::{
     Drained, Express, Handle, Limits, LongBodies, Metrics, Options, Probe, Server, TenantRoutes,
-    Tokens,
-    WebPolicy, axum,
+    Tokens, WebPolicy, axum,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

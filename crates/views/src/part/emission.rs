@@ -48,7 +48,7 @@ impl Emission<'_> {
         for some in groups.chunks(PAGE_ROWS) {
             let kind = self.view.aggregate.cells();
             let cells: Vec<Cell> = some.iter().map(|key| Cell::new(kind, key.clone())).collect();
-            let held = self.store.get(self.shard, &cells).await?;
+            let held = self.store.get_all(self.shard, &cells).await?;
             for (key, held) in some.iter().zip(held) {
                 let outcome = match &self.view.aggregate {
                     Aggregate::Set(_) => {

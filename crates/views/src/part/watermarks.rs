@@ -68,7 +68,8 @@ impl Watermarks {
         }
         let reads = by_shard.into_iter().map(|(shard, cells)| async move {
             let (indexes, cells): (Vec<u32>, Vec<Cell>) = cells.into_iter().unzip();
-            let held = self.store.get(shard, &cells).await.map_err(|error| error.to_string())?;
+            let held =
+                self.store.get_all(shard, &cells).await.map_err(|error| error.to_string())?;
             indexes.into_iter().zip(held).map(|(index, held)| self.watermark(index, held)).collect()
         });
         let all: Vec<Vec<Slowest>> = try_join_all(reads.collect::<Vec<_>>()).await?;

@@ -193,6 +193,73 @@ fn a_cell_is_expected_once_and_read_through_what_was_planned() {
 }
 
 #[test]
+fn a_cell_that_is_put_again_is_written_once() {
+    let mut sheet = sheet();
+    for text in ["one", "two", "three"] {
+        sheet.put(A, key("c"), text.into());
+        sheet.append(A, Note { feed: "f".parse().unwrap(), entry: text.into() });
+    }
+    let taken = sheet.take(at(1));
+    let put = Operation::Put { key: key("c"), value: "three".into() };
+    assert_eq!((taken[&A].operations.len(), &taken[&A].operations[0]), (4, &put));
+    assert_eq!(taken[&A].bytes, 4 * CELL_BYTES + 5 + 11);
+    // A later commit writes it again, and a deletion in between stays in between.
+    sheet.turn_to(at(1));
+    sheet.put(A, key("c"), "four".into());
+    sheet.delete(A, Cell::new(Kind::Bytes, key("c")));
+    sheet.put(A, key("c"), "five".into());
+    assert_eq!(sheet.take(at(2))[&A].operations.len(), 3);
+}
+
+#[test]
+fn an_owned_cell_is_read_through_what_was_planned_and_not_expected() {
+    let old = Some(Bytes::from_static(b"old"));
+    let cells = HashMap::from([((A, key("c")), old.clone())]);
+    let mut sheet = Sheet::new(BTreeMap::new(), cells, Shown::default());
+    assert_eq!(sheet.read_owned(A, &key("c")), old);
+    sheet.put(A, key("c"), "new".into());
+    assert_eq!(sheet.read_owned(A, &key("c")), Some("new".into()));
+    assert_eq!(sheet.take(at(1))[&A].expects, []);
+}
+
+#[test]
+#[should_panic(expected = "was not named by `reads`")]
+fn a_cell_that_was_not_named_is_not_read() {
+    sheet().read_owned(A, &key("c"));
+}
+
+#[test]
+#[should_panic(expected = "the plan named")]
+fn a_shard_that_was_not_named_is_not_touched() {
+    let mut sheet = sheet().of_tenure(7, Some(vec![A]));
+    assert_eq!(sheet.epoch(), 7);
+    sheet.put(A, key("c"), "x".into());
+    sheet.put(B, key("c"), "x".into());
+}
+
+#[test]
+fn expectations_and_reserved_room_fill_a_sheet() {
+    let large = Some(Bytes::from(vec![0; FULL_BYTES]));
+    let cells = HashMap::from([((A, key("c")), large)]);
+    let mut sheet = Sheet::new(BTreeMap::new(), cells, Shown::default());
+    sheet.read(A, &key("c"));
+    assert!(sheet.is_full(), "an expectation travels as a value does");
+    sheet.take(at(1));
+    sheet.turn_to(at(1));
+    sheet.reserve(A, FULL_BYTES / 2);
+    assert!(!sheet.is_full());
+    sheet.reserve(A, FULL_BYTES / 2);
+    assert!(sheet.is_full());
+    sheet.take(at(2));
+    assert!(!sheet.is_full(), "what was reserved is written by then");
+    let mut sheet = Sheet::default().with_full_steps(2);
+    sheet.add(A, key("a"), 1, None);
+    assert!(!sheet.is_full());
+    sheet.add(A, key("b"), 1, None);
+    assert!(sheet.is_full());
+}
+
+#[test]
 fn a_sheet_is_full_before_a_commit_is_refused() {
     let mut sheet = sheet();
     let mut members = 0u32;

@@ -97,7 +97,10 @@ impl Bed {
     }
 
     pub(super) fn start_on(&self, log: Arc<dyn Log>) -> Running {
-        let options = self.options(log);
+        self.start_with(self.options(log))
+    }
+
+    pub(super) fn start_with(&self, options: Options) -> Running {
         let runtime = Arc::clone(&options.runtime);
         let (tenure, control) = Tenure::new(Role::new("worker", "s/0"), 1);
         Running { control, task: Task::spawn(&*runtime, "worker", run(options, tenure)) }
@@ -126,12 +129,23 @@ impl Bed {
     }
 
     pub(super) async fn append(&self, producer: u64, sequence: u64, records: &[&'static str]) {
+        let records = records.iter().map(|record| Bytes::from_static(record.as_bytes()));
+        self.append_frame(FrameKind::Events, producer, sequence, records.collect()).await;
+    }
+
+    pub(super) async fn append_frame(
+        &self,
+        kind: FrameKind,
+        producer: u64,
+        sequence: u64,
+        records: Vec<Bytes>,
+    ) {
         let frame = Frame {
-            kind: FrameKind::Events,
+            kind,
             producer: Producer(producer),
             sequence,
             time: self.store.now().await.unwrap(),
-            records: records.iter().collect(),
+            records: records.into(),
         };
         self.log.append(&self.partition, &frame).await.unwrap();
     }
