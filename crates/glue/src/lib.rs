@@ -21,6 +21,7 @@ pub mod outcomes;
 pub mod reading;
 pub mod plan;
 mod reason;
+pub mod states;
 pub mod stored;
 pub mod xml;
 

@@ -150,7 +150,7 @@ fn at_work(role: &RoleStatus) -> Problem {
 
 /// Refuses a body that does not say it is JSON. An HTML form cannot say so, so no form can send an operator's
 /// orders, whatever a browser tells about the page it is on.
-fn needs_json(headers: &HeaderMap) -> Result<(), Problem> {
+pub(crate) fn needs_json(headers: &HeaderMap) -> Result<(), Problem> {
     let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let media_type = given.and_then(|given| given.split(';').next()).unwrap_or_default();
     if media_type.trim().eq_ignore_ascii_case("application/json") {

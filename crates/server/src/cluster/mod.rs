@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use crate::health::Probe;
 use crate::metrics::Metrics;
 use crate::problem::Problem;
+pub(crate) use answers::needs_json;
 use looks::{FRESH_FOR, Looks};
 use metrics::ClusterMetrics;
 pub use resolver::{Resolved, Resolver, Resolvers, Resolving};
