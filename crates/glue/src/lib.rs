@@ -17,6 +17,7 @@ pub mod fold;
 mod form;
 pub mod json;
 mod names;
+pub mod part;
 pub mod plan;
 mod reason;
 pub mod stored;
