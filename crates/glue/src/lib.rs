@@ -19,6 +19,7 @@ pub mod json;
 mod names;
 pub mod outcomes;
 pub mod reading;
+pub mod part;
 pub mod plan;
 mod reason;
 pub mod states;

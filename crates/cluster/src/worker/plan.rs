@@ -111,8 +111,8 @@ pub trait Plan: Send + Sync + fmt::Debug {
     fn finish_step(&self, _memory: &mut Memory, _sheet: &mut Sheet) {}
 
     /// Accounts for a record, or control record, that no commit holds, or on which the plan panicked alone. Called
-    /// instead of `apply` or `control`, with the cells that the record named, on an empty sheet and an empty
-    /// memory; `finish_step` follows. If this step fails as well, the partition stops until an operator decides.
+    /// instead of `apply` or `control`, on an empty sheet and an empty memory, with the cells that the record names
+    /// by such a memory, or with no cells if the plan panics when it names them; `finish_step` follows. If this step fails as well, the partition stops until an operator decides.
     ///
     /// Only for plans that fold by slices. Of others a record that no commit holds stops the partition.
     fn reject(

@@ -144,11 +144,6 @@ impl Sheet {
         (self.cells, self.shown)
     }
 
-    /// Whether nothing is planned.
-    pub(super) fn is_empty(&self) -> bool {
-        self.shards.is_empty()
-    }
-
     /// Takes what was planned; the shards' marks are then at `end`.
     pub(super) fn take(&mut self, end: Position) -> BTreeMap<Shard, ShardSheet> {
         self.full = false;

@@ -93,10 +93,9 @@ impl Worker {
         planner: &mut Planner<'_>,
     ) -> Result<(), Setback> {
         let (stand, progress) = (planner.stand.clone(), planner.progress);
-        let (cells, outcome) = match self.read_slice(planner, true).await {
-            Ok(cells) => (cells.clone(), self.commit_slice(loaded, planner, cells).await),
-            // A record whose cells cannot be named is rejected without cells.
-            Err(fault) => (ReadCells::default(), Err(fault)),
+        let outcome = match self.read_slice(planner, true).await {
+            Ok(cells) => self.commit_slice(loaded, planner, cells).await,
+            Err(fault) => Err(fault),
         };
         let cause = match outcome {
             Ok(()) => return Ok(()),
@@ -104,15 +103,19 @@ impl Worker {
             Err(SliceFault::Record(cause)) => cause,
         };
         let partition = &self.options.partition;
-        *planner.memory = Memory::default();
-        planner.sheet = self.sheet(loaded, cells).with_full_steps(SLICE_STEPS);
         (planner.stand, planner.progress) = (stand, progress);
         let record = planner.position();
         tracing::error!(%partition, ?record, ?cause, "a record is rejected: it cannot be applied");
-        let rejected = guarded(|| {
-            planner.plan.begin_slice(planner.memory);
-            planner.reject(&cause)
-        });
+        // The memory and the sheet hold a part of the record. Without them it names all of its cells.
+        *planner.memory = Memory::default();
+        planner.sheet = self.sheet(loaded, ReadCells::default()).with_full_steps(SLICE_STEPS);
+        match self.read_slice(planner, true).await {
+            Ok(cells) => planner.sheet.know(cells),
+            // A record whose cells cannot be named is rejected without cells.
+            Err(SliceFault::Record(_)) => {}
+            Err(SliceFault::Setback(setback)) => return Err(setback),
+        }
+        let rejected = guarded(|| planner.reject(&cause));
         let stopped = |reason: String| {
             Setback::Loss(format!("a record can neither be applied nor rejected: {reason}"))
         };

@@ -32,6 +32,7 @@ pub(super) fn settled(id: &str, entry: &OutcomeEntry, place: Option<&Place>) -> 
         }
         PieceOutcome::Queued => queued().into_response(),
         PieceOutcome::Repeat => body(StatusCode::OK, &json!({ "state": "repeat" })),
+        PieceOutcome::Discarded => body(StatusCode::OK, &json!({ "state": "discarded" })),
     };
     let headers = response.headers_mut();
     if entry.repeat || entry.outcome == PieceOutcome::Repeat {
@@ -144,6 +145,7 @@ mod tests {
             (PieceOutcome::Held(vec![3]), 202),
             (PieceOutcome::Queued, 423),
             (PieceOutcome::Repeat, 200),
+            (PieceOutcome::Discarded, 200),
             (rejected(Reason::NO_DOCUMENT), 404),
             (rejected(Reason::MISSING_PATH), 409),
             (rejected(Reason::DELETED), 410),
