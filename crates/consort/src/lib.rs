@@ -29,6 +29,7 @@ pub mod relay;
 mod rows;
 mod services;
 pub mod upstream;
+pub mod verify;
 
 pub use config::Config;
 pub use node::{Node, StartError};

@@ -268,7 +268,7 @@ fn wanted() -> Wanted {
     Box::new(move |status| scale.lock().wanted(status) as u64)
 }
 
-fn engine_options(config: &EngineConfig) -> consort_engines::Options {
+pub(crate) fn engine_options(config: &EngineConfig) -> consort_engines::Options {
     consort_engines::Options {
         url: config.url.reveal().to_owned(),
         broker: config.broker.as_ref().map(|url| url.reveal().to_owned()),

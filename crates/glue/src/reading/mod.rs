@@ -9,6 +9,7 @@ mod listing;
 mod progress;
 mod rejects;
 mod tenants;
+mod verify;
 mod version;
 
 use std::fmt;
@@ -29,6 +30,7 @@ pub use listing::{DocumentPage, ListRequest, ListedDocument};
 pub use progress::{AppliedUpTo, ReachError};
 pub use rejects::{BadRejectCursor, ListedReject, RejectCursor, RejectPage, RejectRequest};
 pub use tenants::TenantSelection;
+pub use verify::{DocumentFinding, FindingKind, VerifiedCollection};
 pub use version::{VersionAnswer, VersionPage};
 
 /// The most items of one page.

@@ -12,10 +12,10 @@ use consort_glue::{
 use super::collection_spec::collection_default;
 use super::sources::read_queues;
 use super::{CollectionSettings, GlueConfig};
+use crate::config::Gate;
 use crate::config::declared::Declaration;
 use crate::config::feeds::{Sinks, read_sinks};
 use crate::config::part::Context;
-use crate::config::Gate;
 use crate::config::read::{self, Raw};
 use crate::config::reader::Reader;
 use crate::glue_rows::GlueRows;
@@ -25,8 +25,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// As of streams: retries come within seconds, and keys that are kept for longer than a week would fill the store.
 const IDS_FOR: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(7 * 86_400);
 
-const KEEP: RangeInclusive<Duration> =
-    Duration::from_secs(60)..=Duration::from_secs(3650 * 86_400);
+const KEEP: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(3650 * 86_400);
 
 /// A gap that is awaited for longer than a day holds pieces that its readers miss for as long.
 const GAP_FOR: RangeInclusive<Duration> = Duration::from_millis(100)..=DAY;

@@ -56,8 +56,7 @@ pub(super) const COLLECTION: DeclarationSpec = DeclarationSpec {
 };
 
 static SETTINGS: [SettingSpec; 21] = [
-    SettingSpec::new("format", &["\"json\" or \"xml\"; it never changes"])
-        .with_example("\"json\""),
+    SettingSpec::new("format", &["\"json\" or \"xml\"; it never changes"]).with_example("\"json\""),
     SettingSpec::new(
         "partitions",
         &["default: partitions of [engine]; the most nodes that share it; fixed once it exists"],

@@ -39,11 +39,7 @@ static SETTINGS: [SettingSpec; 2] = [
 ];
 
 /// Reads a `[tenant.NAME]`.
-fn read_declaration(
-    reader: &mut Reader<'_>,
-    declaration: &Declaration,
-    context: &mut Context<'_>,
-) {
+fn read_declaration(reader: &mut Reader<'_>, declaration: &Declaration, context: &mut Context<'_>) {
     if declaration.name == UNDECLARED {
         reader.reserved_name("metrics show under it all tenants that are not declared");
     }
