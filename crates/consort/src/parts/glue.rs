@@ -8,6 +8,7 @@ use consort_cluster::Agreement;
 use consort_feeds::{FeedSpec, Subscription};
 use consort_glue::part::{CollectionQueue, GlueOptions, GluePart, PIPELINE};
 use consort_glue::{CacheShare, Collection, GluePlan};
+use consort_kernel::Store;
 use consort_server::glue::{self, CollectionOptions, Glue as GlueHttp, PlanOf};
 
 use super::streams::kind_of;
@@ -57,7 +58,7 @@ impl Part for Glue {
         let collections: Result<Vec<_>, PartError> = settings
             .iter()
             .zip(&definitions)
-            .map(|(settings, definition)| collection(settings, definition, &opening))
+            .map(|(settings, definition)| collection(settings, definition, &services.store))
             .collect();
         let http = GlueHttp::new(glue::Options {
             collections: collections?,
@@ -101,9 +102,8 @@ impl Part for Glue {
 fn collection(
     settings: &CollectionSettings,
     definition: &Arc<Collection>,
-    opening: &Opening<'_>,
+    store: &Arc<dyn Store>,
 ) -> Result<CollectionOptions, PartError> {
-    let store = &opening.services.store;
     let cache = Arc::new(CacheShare::new(DRY_RUN_CACHE));
     let plan = GluePlan::new(Collection::clone(definition), store.shards(), cache);
     let feed = glue_rows::feed(definition, &settings.sinks).map_err(PartError::failed)?;
@@ -131,7 +131,7 @@ async fn queues(config: &Config, http: &GlueHttp) -> Result<Vec<CollectionQueue>
             queues.push(CollectionQueue {
                 collection: collection.clone(),
                 queue: queue.clone(),
-                inlet,
+                inlet: http.paced(collection, inlet),
                 judge: Arc::new(judge),
             });
         }

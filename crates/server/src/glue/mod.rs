@@ -40,7 +40,7 @@ use axum::routing::{get, post, put};
 use consort_cluster::{Appender, Runtime};
 use consort_feeds::Subscription;
 use consort_glue::Collection;
-use consort_kernel::{Log, Name, NameError, Store};
+use consort_kernel::{Inlet, Log, Name, NameError, Store};
 
 use crate::cluster::Cluster;
 use crate::gate::GateKind;
@@ -52,7 +52,7 @@ use crate::tenants::{TenantName, TenantRoutes};
 pub use dry_run::PlanOf;
 pub use metrics::UNDECLARED_TENANT;
 use open::OpenCollection;
-pub use queue::PieceJudge;
+pub use queue::{PacedInlet, PieceJudge};
 
 /// `live`, `halted` or `releasing`.
 const STATE: HeaderName = HeaderName::from_static("consort-state");
@@ -172,6 +172,14 @@ impl Glue {
         Some(PieceJudge::new(Arc::clone(collection), tenant.clone()))
     }
 
+    /// The queue, read on only while its collection keeps up.
+    pub fn paced(&self, collection: &str, inlet: Arc<dyn Inlet>) -> Arc<dyn Inlet> {
+        match self.0.collections.get(collection) {
+            Some(collection) => Arc::new(PacedInlet::new(inlet, collection)),
+            None => inlet,
+        }
+    }
+
     fn collection(&self, name: &str) -> Result<&Arc<OpenCollection>, Problem> {
         self.0.collections.get(name).ok_or_else(|| {
             let known: Vec<_> = self.0.collections.keys().map(|name| format!("'{name}'")).collect();
@@ -211,3 +219,6 @@ impl fmt::Debug for Glue {
         f.debug_list().entries(self.0.collections.keys()).finish()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,7 +14,7 @@ use consort_glue::bounds::MAX_PIECE;
 use consort_glue::outcomes::OutcomeWait;
 use consort_glue::stored::OutcomeKey;
 use consort_glue::stored::record::Condition;
-use consort_glue::{DocumentFormat, PieceForm, Rejection, json, xml};
+use consort_glue::{DocumentFormat, PieceForm, Rejection, check_piece, json};
 use consort_kernel::{Budget, Records};
 use futures::StreamExt as _;
 use tokio::time::Instant;
@@ -140,10 +140,10 @@ pub(super) fn check(
     form: PieceForm,
     content: &[u8],
 ) -> Result<(), Rejection> {
-    match format {
-        DocumentFormat::Json => json::check(form, content),
-        DocumentFormat::Xml if form == PieceForm::Delete => json::check(form, content),
-        DocumentFormat::Xml => xml::check(form, content),
+    match form {
+        // In both formats a delete has no content.
+        PieceForm::Delete => json::check(form, content),
+        _ => check_piece(format, form, content),
     }
 }
 
