@@ -59,6 +59,11 @@ impl Connection {
         Connection { client, within, open: None }
     }
 
+    /// The node's address.
+    pub(crate) fn url(&self) -> &str {
+        self.client.url()
+    }
+
     /// Sends one request to `path`, which may have a query, and reads the answer. After an error the next
     /// call opens a new connection; whether the request was heard is not known then.
     pub async fn send(

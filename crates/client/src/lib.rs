@@ -10,9 +10,11 @@ mod client;
 mod connection;
 mod error;
 mod exchange;
+mod glue;
 
 pub use answers::{Cluster, From, FromError, Resolved};
 pub use client::Client;
 pub use connection::{Connection, Reply};
 pub use error::{AddressError, ClientError};
+pub use glue::{GlueClient, PieceAnswer, ReadDocument, SentPiece};
 pub use hyper::Method;

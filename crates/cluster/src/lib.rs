@@ -30,6 +30,7 @@ pub mod queue_consumer;
 pub mod reconcile;
 pub mod refusal;
 pub mod report;
+pub mod retention;
 pub mod role;
 pub mod roster;
 pub mod runtime;

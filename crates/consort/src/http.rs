@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use consort_server::axum::Router;
 use consort_server::{
-    BindError, Drained, Express, Handle, Limits, LongBodies, Metrics, Probe, Server, WebPolicy,
+    BindError, Drained, Express, Handle, Limits, LongBodies, Metrics, Probe, Server, TenantRoutes,
+    WebPolicy,
 };
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -22,6 +23,7 @@ pub(crate) struct HttpRoutes {
     pub(crate) router: Router,
     pub(crate) express: Express,
     pub(crate) long_bodies: LongBodies,
+    pub(crate) tenant_routes: TenantRoutes,
 }
 
 /// A server that runs. Dropping it stops it without waiting.
@@ -40,7 +42,7 @@ impl Http {
         routes: HttpRoutes,
         metrics: Metrics,
     ) -> Result<Http, BindError> {
-        let HttpRoutes { router, express, long_bodies } = routes;
+        let HttpRoutes { router, express, long_bodies, tenant_routes } = routes;
         let server = Server::bind(consort_server::Options {
             listen: config.listen,
             limits: limits(config),
@@ -49,6 +51,7 @@ impl Http {
             metrics,
             express,
             long_bodies,
+            tenant_routes,
             routes: router,
             web: WebPolicy {
                 advertised: config.advertise.clone(),

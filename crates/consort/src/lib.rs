@@ -22,6 +22,7 @@
 pub mod config;
 #[cfg(doctest)]
 mod documents;
+mod glue_rows;
 mod http;
 mod identity;
 mod node;
@@ -30,6 +31,7 @@ pub mod relay;
 mod rows;
 mod services;
 pub mod upstream;
+pub mod verify;
 
 pub use config::Config;
 pub use node::{Node, StartError};

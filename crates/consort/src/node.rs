@@ -221,10 +221,11 @@ impl Opened {
         if let Some(resolver) = part.resolver {
             resolvers.add(resolver);
         }
-        let HttpRoutes { router, express, long_bodies } = &mut self.routes;
+        let HttpRoutes { router, express, long_bodies, tenant_routes } = &mut self.routes;
         *router = std::mem::take(router).merge(part.routes);
         express.merge(part.express);
         long_bodies.merge(part.long_bodies);
+        tenant_routes.merge(part.tenant_routes);
         self.links.extend(part.links);
         self.running.push(part.running);
     }
@@ -267,7 +268,7 @@ fn wanted() -> Wanted {
     Box::new(move |status| scale.lock().wanted(status) as u64)
 }
 
-fn engine_options(config: &EngineConfig) -> consort_engines::Options {
+pub(crate) fn engine_options(config: &EngineConfig) -> consort_engines::Options {
     consort_engines::Options {
         url: config.url.reveal().to_owned(),
         broker: config.broker.as_ref().map(|url| url.reveal().to_owned()),

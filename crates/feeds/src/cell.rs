@@ -6,8 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use consort_cluster::{Runtime, format};
 use consort_kernel::{
-    Cell, Commit, CommitError, Cursor, Digest, Expect, Key, Kind, Note, Operation, Shard, Store,
-    Value,
+    Cell, Commit, CommitError, Cursor, Digest, Expect, Key, Kind, Operation, Shard, Store, Value,
 };
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +37,13 @@ pub(crate) struct Stand {
     pub(crate) holder: Option<Holder>,
     /// How often one that was replaced had rows delivered again.
     again: u64,
+    /// How often a release of a parked subject was settled.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    released: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Stand {
@@ -58,6 +64,11 @@ impl Stand {
     pub(crate) fn given_back(&self, cursor: &Cursor) -> Stand {
         let back = if cursor.next < self.next { self.moved_to(cursor) } else { self.clone() };
         Stand { again: self.again + 1, ..back }
+    }
+
+    /// The same holder at the same place, with one more release settled.
+    pub(crate) fn with_release(&self) -> Stand {
+        Stand { released: self.released + 1, ..self.clone() }
     }
 
     /// The same place, with another holder.
@@ -123,18 +134,17 @@ impl CursorCell {
         }
     }
 
-    /// Makes the cell hold `stand`, if it still is as it was found, and appends `notes` in the same step.
-    /// `stand` must differ from what was found.
+    /// Makes the cell hold `stand`, if it still is as it was found, and does `operations` in the same step.
+    /// `stand` must differ from the one that was found.
     pub(crate) async fn change(
         &self,
         found: &Found,
         stand: Stand,
-        notes: &[Note],
+        operations: Vec<Operation>,
     ) -> Result<Changed, String> {
         let stored = format::encode(&stand);
         let put = Operation::Put { key: self.key.clone(), value: stored.clone() };
-        let notes = notes.iter().cloned().map(Operation::Append);
-        let commit = Commit::of([put].into_iter().chain(notes))
+        let commit = Commit::of([put].into_iter().chain(operations))
             .expecting(Expect::Bytes(self.key.clone(), found.stored.clone()));
         let done = Ok(Changed::Done(Found { stand, stored: Some(stored.clone()) }));
         let mut tries = 0;
@@ -179,6 +189,9 @@ mod tests {
         assert_eq!((fresh.cursor(), fresh.needs()), (Cursor::START, 0));
         let stored = "\x01{\"next\":0,\"last\":null,\"holder\":null,\"again\":0}";
         assert_eq!(format::encode(&fresh), stored);
+        let stored = "\x01{\"next\":0,\"last\":null,\"holder\":null,\"again\":0,\"released\":1}";
+        assert_eq!(format::encode(&fresh.with_release()), stored);
+        assert_eq!(format::decode(stored.as_bytes()), Ok(fresh.with_release()));
     }
 
     #[test]

@@ -18,29 +18,35 @@
 //!    attempt is a task of its own and is not ended with the role, so that it comes to this.
 //!
 //! What is left is a request that outlives its process on the network for longer than the wait.
+//!
+//! # Subjects
+//!
+//! Where the payload has subjects and the sink takes every change, a refused change parks its subject: later changes
+//! build on the refused one. All changes of a parked subject are passed over until an operator has it released
+//! (`release.rs`). Where the sink takes states, a run of changes is sent as the present states of its subjects.
 
 mod alarm;
+mod attempt;
+mod batch;
+mod give_back;
+mod release;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use consort_cluster::runtime::within;
 use consort_cluster::{Runtime, Tenure};
-use consort_kernel::{
-    ChangeError, Cursor, Entropy, FeedEntry, Most, Name, Note, ReadError, Shard, Store,
-};
+use consort_kernel::{Entropy, FeedEntry, Most, Name, ReadError, Shard, Store, Wake};
 
 use crate::backoff;
-use crate::bisect::Bisect;
 use crate::cell::{Changed, CursorCell, Found, Holder};
-use crate::feed;
 use crate::figures::SinkFigures;
-use crate::parked::Parked;
+use crate::names;
+use crate::parked_subject::{ParkedSubjects, asked_releases};
 use crate::part::{Timing, deliverer_role};
 use crate::says::Says;
-use crate::sink::{Delivery, Failed, Sink};
+use crate::sink::Sink;
 use crate::spec::FeedSpec;
+use crate::subjects::{SendMode, Subject};
 
 /// What one request brings at most: enough that a connection is worth it, and little enough for any sink.
 const BATCH: Most = Most { entries: 1_000, bytes: 1 << 20 };
@@ -50,10 +56,6 @@ const IDLE: Duration = Duration::from_secs(5);
 
 /// Which of the failures in a row are logged.
 const TELL_EVERY: u32 = 20;
-
-/// How often a deliverer that was replaced tries to give back what it sent. With the longest pauses between
-/// them, these take longer than any engine is away.
-const GIVE_BACK_TRIES: u32 = 50;
 
 /// One feed of one shard on its way to one sink.
 #[derive(Debug)]
@@ -66,7 +68,9 @@ pub(crate) struct Lane {
     pub(crate) sole: bool,
     pub(crate) sink: Arc<dyn Sink>,
     pub(crate) sink_name: Name,
+    pub(crate) send: SendMode,
     pub(crate) spec: Arc<FeedSpec>,
+    /// The list of refused rows.
     pub(crate) parked: Name,
     pub(crate) shard: Shard,
     pub(crate) me: Holder,
@@ -75,13 +79,22 @@ pub(crate) struct Lane {
     pub(crate) says: Says,
 }
 
-/// What there is to do next.
+/// The cell of the cursor, and the parked subjects that were read after it. Whoever changes one of the parked subjects
+/// changes the cell as well, so a commit that expects the cell vouches for both.
+#[derive(Clone, Debug)]
+struct LaneState {
+    found: Found,
+    parked: ParkedSubjects,
+}
+
+/// The next thing to do.
 enum Step {
     /// Nothing new.
     Nothing,
-    /// Somebody else changed the cell, or may have: look again.
+    /// The cell may have changed: look again.
     Again,
-    Deliver(Found, Vec<FeedEntry>),
+    Deliver(LaneState, Vec<FeedEntry>),
+    Release(LaneState, Subject),
 }
 
 /// Why a step could not be made.
@@ -89,45 +102,39 @@ enum Step {
 enum Hindrance {
     /// It passes.
     Trouble { reason: String, after: Option<Duration> },
+    /// A refused change cannot be parked: too many subjects are.
+    Full(String),
     /// Rows were lost: nothing goes on before an operator has decided.
     Loss(String),
+}
+
+impl Hindrance {
+    fn trouble(reason: impl Into<String>) -> Hindrance {
+        Hindrance::Trouble { reason: reason.into(), after: None }
+    }
 }
 
 /// How an attempt ended.
 #[derive(Debug)]
 struct Attempted {
-    /// The cell afterwards; none if it is somebody else's.
-    found: Option<Found>,
+    /// The state afterwards; none if it is to be read again.
+    state: Option<LaneState>,
     /// Rows that are settled.
     settled: usize,
     hindrance: Option<Hindrance>,
 }
 
-/// What became of one request.
-enum Sent {
-    Taken,
-    Refused(String),
-    Failed {
-        reason: String,
-        after: Option<Duration>,
-    },
-    /// The cell is somebody else's.
-    Replaced,
-}
-
 impl Lane {
     /// Works until the tenure ends.
     pub(crate) async fn run(self: Arc<Self>, mut tenure: Tenure) {
-        let mut found = None;
-        let mut failures = 0;
-        let mut counted = None;
+        let (mut state, mut failures, mut counted) = (None, 0, None);
         loop {
             let step = tokio::select! {
                 biased;
                 () = tenure.ending() => break,
-                step = self.step(found.take()) => step,
+                step = self.step(state.take()) => step,
             };
-            let hindrance = match step {
+            let (attempted, is_full) = match step {
                 Ok(Step::Again) => continue,
                 Ok(Step::Nothing) => {
                     failures = 0;
@@ -135,37 +142,54 @@ impl Lane {
                     self.says.idle(&self.spec.feed);
                     continue;
                 }
-                Ok(Step::Deliver(claimed, entries)) => {
-                    self.says.in_hand(&self.spec.feed, self.runtime.elapsed());
-                    let since = self.says.since(&self.spec.feed);
-                    self.figures.note_waiting(&self.spec.feed, self.shard, since);
-                    let bytes = entries.iter().map(|entry| entry.entry.len()).sum();
-                    let is_full = BATCH.reached(entries.len(), bytes);
-                    let attempt = Arc::clone(&self).attempt(claimed, entries);
-                    let attempted = self.on_its_own(attempt).await;
-                    found = attempted.found;
-                    self.says.applied(&self.spec.feed, attempted.settled);
-                    if attempted.settled > 0 {
-                        failures = 0;
-                    }
-                    if is_full || attempted.hindrance.is_some() {
-                        self.count(&mut counted, found.as_ref()).await;
-                    }
-                    attempted.hindrance
+                Ok(Step::Deliver(claimed, entries)) => self.deliver(claimed, entries).await,
+                Ok(Step::Release(claimed, subject)) => {
+                    let release = Arc::clone(&self).release(claimed, subject);
+                    (self.on_its_own(release).await, false)
                 }
-                Err(hindrance) => Some(hindrance),
+                Err(hindrance) => {
+                    let hindrance = Some(hindrance);
+                    (Attempted { state: None, settled: 0, hindrance }, false)
+                }
             };
-            let Some(hindrance) = hindrance else { continue };
+            state = attempted.state;
+            self.says.applied(&self.spec.feed, attempted.settled);
+            if attempted.settled > 0 {
+                failures = 0;
+                self.figures.note_full(&self.spec.feed, self.shard, false);
+            }
+            if let Some(state) = state.as_ref().filter(|_| is_full || attempted.hindrance.is_some())
+            {
+                self.count(&mut counted, &state.found).await;
+            }
+            let Some(hindrance) = attempted.hindrance else { continue };
             failures += 1;
             let pause = self.tell(hindrance, failures);
+            let asked = self.release_watch(state.as_ref());
             tokio::select! {
                 biased;
                 () = tenure.ending() => break,
+                () = changed(asked) => {}
                 () = self.runtime.sleep(pause) => {}
             }
         }
         self.figures.note_waiting(&self.spec.feed, self.shard, None);
-        self.release().await;
+        self.release_cursor().await;
+    }
+
+    /// Makes an attempt. Also tells whether more rows wait behind it.
+    async fn deliver(
+        self: &Arc<Self>,
+        claimed: LaneState,
+        entries: Vec<FeedEntry>,
+    ) -> (Attempted, bool) {
+        self.says.in_hand(&self.spec.feed, self.runtime.elapsed());
+        let since = self.says.since(&self.spec.feed);
+        self.figures.note_waiting(&self.spec.feed, self.shard, since);
+        let bytes = entries.iter().map(|entry| entry.entry.len()).sum();
+        let is_full = BATCH.reached(entries.len(), bytes);
+        let attempt = Arc::clone(self).attempt(claimed, entries);
+        (self.on_its_own(attempt).await, is_full)
     }
 
     /// Says what hinders it, and for how long it is to rest.
@@ -185,6 +209,13 @@ impl Lane {
                     .trouble(feed, Some(format!("{sink_name} does not take {feed}: {reason}")));
                 pause
             }
+            Hindrance::Full(reason) => {
+                if self.says.full(feed, Some(reason.clone())) {
+                    tracing::error!(sink = %sink_name, %feed, %shard, "{reason}");
+                }
+                self.figures.note_full(feed, *shard, true);
+                backoff::wait(failures, self.entropy.next(), None)
+            }
             Hindrance::Loss(reason) => {
                 let reason = format!(
                     "{feed} of {shard} cannot be delivered to {sink_name}: {reason}; rows were lost before \
@@ -199,54 +230,99 @@ impl Lane {
         }
     }
 
-    /// Reads what is next, and makes sure that it is this one's to deliver.
-    async fn step(&self, found: Option<Found>) -> Result<Step, Hindrance> {
-        let trouble = |reason: String| Hindrance::Trouble { reason, after: None };
-        let mut found = match found {
-            Some(found) => found,
-            None => self.cell.read().await.map_err(trouble)?,
+    /// Whether a refused change parks its subject.
+    fn parks_subjects(&self) -> bool {
+        self.send == SendMode::Pieces && self.spec.payload.subjects().is_some()
+    }
+
+    async fn load(&self) -> Result<LaneState, String> {
+        let found = self.cell.read().await?;
+        let Lane { store, shard, sink_name, spec, .. } = self;
+        let parked = match self.parks_subjects() {
+            true => ParkedSubjects::load(&**store, *shard, sink_name, &spec.feed).await?,
+            false => ParkedSubjects::default(),
         };
-        let cursor = found.stand.cursor();
-        let entries = match self.store.feed(self.shard, &self.spec.feed, &cursor, BATCH, IDLE).await
-        {
-            Ok(entries) => entries,
-            // A sink that was declared after the feed was trimmed: what is gone was never meant for it.
+        self.says.parked(&spec.feed, parked.waiting());
+        Ok(LaneState { found, parked })
+    }
+
+    /// Wakes when an operator asks for a release, if there is something to release.
+    fn release_watch(&self, state: Option<&LaneState>) -> Option<Wake> {
+        let waiting = state.map_or(0, |state| state.parked.waiting());
+        let key = names::release_news(&self.sink_name, &self.spec.feed);
+        (waiting > 0).then(|| self.store.watch(self.shard, &key))
+    }
+
+    /// Finds the next thing to do, and makes sure that this lane may do it.
+    async fn step(&self, state: Option<LaneState>) -> Result<Step, Hindrance> {
+        let mut state = match state {
+            Some(state) => state,
+            None => self.load().await.map_err(Hindrance::trouble)?,
+        };
+        let Lane { store, shard, sink_name, spec, .. } = self;
+        // First the watch, then the look: a request in between wakes the wait.
+        let wake = self.release_watch(Some(&state));
+        if wake.is_some() {
+            let asked = asked_releases(&**store, *shard, sink_name, &spec.feed).await;
+            let asked = asked.map_err(Hindrance::trouble)?;
+            let is_parked = |subject: &Subject| {
+                state.parked.get(subject).is_some_and(|cell| cell.sent.is_none())
+            };
+            if let Some(subject) = asked.into_iter().find(is_parked) {
+                let claimed = self.claim(state).await.map_err(Hindrance::trouble)?;
+                return Ok(claimed.map_or(Step::Again, |state| Step::Release(state, subject)));
+            }
+        }
+        let entries = tokio::select! {
+            biased;
+            entries = self.read(&mut state.found) => entries?,
+            () = changed(wake) => return Ok(Step::Again),
+        };
+        self.says.stopped(&spec.feed, None);
+        if entries.is_empty() {
+            return Ok(Step::Nothing);
+        }
+        let claimed = self.claim(state).await.map_err(Hindrance::trouble)?;
+        Ok(claimed.map_or(Step::Again, |state| Step::Deliver(state, entries)))
+    }
+
+    /// Reads behind the cursor, and waits for rows if there are none.
+    async fn read(&self, found: &mut Found) -> Result<Vec<FeedEntry>, Hindrance> {
+        let read = |cursor| async move {
+            self.store.feed(self.shard, &self.spec.feed, &cursor, BATCH, IDLE).await
+        };
+        match read(found.stand.cursor()).await {
+            Ok(entries) => Ok(entries),
+            // A sink that was declared after the feed was trimmed: the trimmed rows were never meant for it.
             Err(ReadError::Trimmed { first, .. }) if found.is_new() => {
-                found = found.beginning_at(first);
-                let cursor = found.stand.cursor();
-                let read = self.store.feed(self.shard, &self.spec.feed, &cursor, BATCH, IDLE).await;
-                read.map_err(|error| trouble(error.to_string()))?
+                *found = found.clone().beginning_at(first);
+                let read = read(found.stand.cursor()).await;
+                read.map_err(|error| Hindrance::trouble(error.to_string()))
             }
             Err(error @ (ReadError::Refused(_) | ReadError::Engine(_))) => {
-                return Err(trouble(error.to_string()));
+                Err(Hindrance::trouble(error.to_string()))
             }
-            Err(error) => return Err(Hindrance::Loss(error.to_string())),
-        };
-        self.says.stopped(&self.spec.feed, None);
-        match entries.is_empty() {
-            true => Ok(Step::Nothing),
-            false => match self.claim(found).await.map_err(trouble)? {
-                Some(claimed) => Ok(Step::Deliver(claimed, entries)),
-                None => Ok(Step::Again),
-            },
+            Err(error) => Err(Hindrance::Loss(error.to_string())),
         }
     }
 
-    /// Makes this one the holder of the cell. None if the cell is to be looked at again.
-    async fn claim(&self, found: Found) -> Result<Option<Found>, String> {
+    /// Makes this lane the holder of the cell. None if the cell is to be looked at again.
+    async fn claim(&self, state: LaneState) -> Result<Option<LaneState>, String> {
+        let LaneState { found, parked } = state;
         let before = found.stand.holder;
         if before == Some(self.me) {
-            return Ok(Some(found));
+            return Ok(Some(LaneState { found, parked }));
         }
         let stand = found.stand.held_by(Some(self.me));
-        let Changed::Done(claimed) = self.cell.change(&found, stand, &[]).await? else {
+        let Changed::Done(found) = self.cell.change(&found, stand, Vec::new()).await? else {
             return Ok(None);
         };
         let alive = before.filter(|holder| !self.sole || holder.process == self.me.process);
         if alive.is_none() {
-            return Ok(Some(claimed));
+            // The cell was as it was found, so the parked subjects that were read after it are still the same.
+            return Ok(Some(LaneState { found, parked }));
         }
-        // The one before may have begun a request just before the claim.
+        // The holder before may have begun a request just before the claim.
         let time = self.timing.request_within + self.timing.slack;
         tracing::info!(sink = %self.sink_name, feed = %self.spec.feed, shard = %self.shard, ?time,
             "the deliverer before may have a request under way: waiting it out");
@@ -267,168 +343,31 @@ impl Lane {
         // Not ended when this is dropped.
         drop(self.runtime.start("delivery", Box::pin(work)));
         ended.await.unwrap_or_else(|_| {
-            let reason = "an attempt ended without an outcome".into();
-            let hindrance = Some(Hindrance::Trouble { reason, after: None });
-            Attempted { found: None, settled: 0, hindrance }
+            let hindrance = Hindrance::trouble("an attempt ended without an outcome");
+            Attempted { state: None, settled: 0, hindrance: Some(hindrance) }
         })
     }
 
-    /// Delivers the entries, as far as it goes, and moves the cursor behind what is settled.
-    async fn attempt(self: Arc<Self>, claimed: Found, entries: Vec<FeedEntry>) -> Attempted {
-        let changes: Vec<Result<Delivery, ChangeError>> =
-            entries.iter().map(|entry| self.delivery(entry)).collect();
-        let mut bisect = Bisect::new(changes.len());
-        let mut notes = Vec::new();
-        let sent = AtomicBool::new(false);
-        let mut hindrance = None;
-        while let Some(range) = bisect.next() {
-            match self.send(&claimed, &changes[range.clone()], &sent).await {
-                Sent::Taken => bisect.taken(),
-                Sent::Refused(reason) => {
-                    if let Some(at) = bisect.refused() {
-                        notes.push(self.park(&entries[at], &changes[at], &reason));
-                    }
-                }
-                Sent::Failed { reason, after } => {
-                    hindrance = Some(Hindrance::Trouble { reason, after });
-                    break;
-                }
-                Sent::Replaced => {
-                    self.give_back(&claimed, &sent).await;
-                    return Attempted { found: None, settled: 0, hindrance: None };
-                }
-            }
-        }
-        let settled = bisect.done();
-        let Some(last) = settled.checked_sub(1).map(|at| &entries[at]) else {
-            return Attempted { found: Some(claimed), settled: 0, hindrance };
-        };
-        let stand = claimed.stand.moved_to(&last.cursor());
-        match self.cell.change(&claimed, stand, &notes).await {
-            Ok(Changed::Done(found)) => {
-                self.figures.note(settled - notes.len(), notes.len());
-                Attempted { found: Some(found), settled, hindrance }
-            }
-            Ok(Changed::Stale) => {
-                self.give_back(&claimed, &sent).await;
-                Attempted { found: None, settled: 0, hindrance: None }
-            }
-            // Whether it was moved is seen when the cell is read again; what was delivered comes again else.
-            Err(reason) => {
-                let hindrance = Some(Hindrance::Trouble { reason, after: None });
-                Attempted { found: None, settled: 0, hindrance }
-            }
-        }
-    }
-
-    fn delivery(&self, entry: &FeedEntry) -> Result<Delivery, ChangeError> {
-        let change = self.spec.payload.decode(&entry.entry)?;
-        Ok(Delivery { feed: Arc::clone(&self.spec), number: entry.number, change })
-    }
-
-    /// Sends one request, if the cell still is this one's.
-    async fn send(
-        &self,
-        claimed: &Found,
-        changes: &[Result<Delivery, ChangeError>],
-        sent: &AtomicBool,
-    ) -> Sent {
-        let failed = |reason: String| Sent::Failed { reason, after: None };
-        let changes: Result<Vec<Delivery>, ChangeError> = changes.iter().cloned().collect();
-        let changes = match changes {
-            Ok(changes) => changes,
-            // A change of a later release is whole: a node of that release can deliver it.
-            Err(error @ ChangeError::Version(_)) => {
-                return failed(format!("{error}; upgrade the node"));
-            }
-            Err(error) => return Sent::Refused(error.to_string()),
-        };
-        let sending = async {
-            match self.cell.read().await {
-                Ok(now) if now == *claimed => {}
-                Ok(_) => return Sent::Replaced,
-                Err(reason) => return failed(reason),
-            }
-            sent.store(true, Ordering::Relaxed);
-            match self.sink.deliver(&changes).await {
-                Ok(()) => Sent::Taken,
-                Err(Failed::Refused { reason }) => Sent::Refused(reason),
-                Err(Failed::Retry { reason, after }) => Sent::Failed { reason, after },
-            }
-        };
-        let time = self.timing.request_within;
-        let late = || failed(format!("no answer within {time:?}"));
-        within(&*self.runtime, time, sending).await.unwrap_or_else(late)
-    }
-
-    fn park(
-        &self,
-        entry: &FeedEntry,
-        change: &Result<Delivery, ChangeError>,
-        reason: &str,
-    ) -> Note {
-        let Lane { sink_name, shard, .. } = self;
-        let feed = &self.spec.feed;
-        tracing::warn!(sink = %sink_name, %feed, %shard, number = entry.number,
-            "a row is refused for good, and parked: {reason}");
-        let shown =
-            change.as_ref().ok().map(|delivery| delivery.change.payload_line().into_owned());
-        let parked = Parked::new(feed, entry.number, reason, shown);
-        Note { feed: self.parked.clone(), entry: parked.encode() }
-    }
-
-    /// Has the rows of a replaced attempt delivered again by whoever came after, if any of them were sent:
-    /// the request may have arrived behind newer ones.
-    async fn give_back(&self, claimed: &Found, sent: &AtomicBool) {
-        if !sent.load(Ordering::Relaxed) {
-            return;
-        }
-        let Lane { sink_name, shard, .. } = self;
-        let feed = &self.spec.feed;
-        for tries in 1..=GIVE_BACK_TRIES {
-            match self.move_back(&claimed.stand.cursor()).await {
-                Ok(true) => return,
-                Ok(false) => {}
-                Err(reason) => {
-                    let pause = backoff::wait(tries, self.entropy.next(), None);
-                    tracing::warn!(sink = %sink_name, %feed, %shard, ?pause,
-                        "another delivers now, and could not be told to deliver the last rows again: {reason}");
-                    self.runtime.sleep(pause).await;
-                }
-            }
-        }
-        tracing::error!(sink = %sink_name, %feed, %shard, from = claimed.stand.next,
-            "a deliverer that was replaced could not have its last rows delivered again: the sink may hold \
-             an older revision of some of them");
-    }
-
-    /// Moves the cursor back to `from`, or to the oldest row there is. False if it was changed meanwhile.
-    ///
-    /// The cell is changed even if the cursor has not come further yet: the successor may have its own request
-    /// answered, with ours arriving behind it, and be about to move the cursor. It is refused then, and
-    /// delivers again.
-    async fn move_back(&self, from: &Cursor) -> Result<bool, String> {
-        let now = self.cell.read().await?;
-        let first = feed::first(&*self.store, self.shard, &self.spec.feed).await;
-        let first = first.map_err(|error| error.to_string())?;
-        let oldest = from.last.map_or(from.next, |(number, _)| number);
-        let from = if oldest < first { Cursor::at(first) } else { *from };
-        let changed = self.cell.change(&now, now.stand.given_back(&from), &[]).await?;
-        Ok(matches!(changed, Changed::Done(_)))
-    }
-
-    /// Tells whoever comes next that no request is under way. If that fails, the next one waits.
-    async fn release(&self) {
+    /// Tells the next deliverer that no request is under way. If that fails, the next one waits.
+    async fn release_cursor(&self) {
         let releasing = async {
             let found = self.cell.read().await?;
             if found.stand.holder == Some(self.me) {
                 let stand = found.stand.held_by(None);
-                self.cell.change(&found, stand, &[]).await?;
+                self.cell.change(&found, stand, Vec::new()).await?;
             }
             Ok::<_, String>(())
         };
         if let Err(reason) = releasing.await {
             tracing::debug!(sink = %self.sink_name, feed = %self.spec.feed, "not released: {reason}");
         }
+    }
+}
+
+/// Waits for the wake; for ever if there is none.
+async fn changed(wake: Option<Wake>) {
+    match wake {
+        Some(mut wake) => wake.changed().await,
+        None => std::future::pending().await,
     }
 }

@@ -37,6 +37,8 @@ struct Waiting {
     /// How many there were when that was last looked at.
     rows: u64,
     alarming: bool,
+    /// Whether too many subjects are parked.
+    is_full: bool,
 }
 
 impl SinkFigures {
@@ -67,9 +69,10 @@ impl SinkFigures {
         self.waiting.lock().values().map(|waiting| waiting.rows).sum()
     }
 
-    /// In how many feeds and shards it holds more than it should.
+    /// In how many feeds and shards it holds more than it should, or has parked as many documents as it may.
     pub fn alarms(&self) -> u64 {
-        self.waiting.lock().values().filter(|waiting| waiting.alarming).count() as u64
+        self.waiting.lock().values().filter(|waiting| waiting.alarming || waiting.is_full).count()
+            as u64
     }
 
     pub(crate) fn note(&self, delivered: usize, parked: usize) {
@@ -97,6 +100,12 @@ impl SinkFigures {
     pub(crate) fn note_held(&self, feed: &Name, shard: Shard, rows: u64, alarming: bool) {
         if let Some(waiting) = self.waiting.lock().get_mut(&(feed.clone(), shard.0)) {
             (waiting.rows, waiting.alarming) = (rows, alarming);
+        }
+    }
+
+    pub(crate) fn note_full(&self, feed: &Name, shard: Shard, is_full: bool) {
+        if let Some(waiting) = self.waiting.lock().get_mut(&(feed.clone(), shard.0)) {
+            waiting.is_full = is_full;
         }
     }
 }

@@ -13,6 +13,7 @@ mod bisect;
 mod cell;
 mod deliverer;
 mod feed;
+mod feed_cursor;
 mod figures;
 #[cfg(test)]
 mod fixtures;
@@ -22,21 +23,27 @@ mod marks;
 pub mod names;
 mod outlet;
 pub mod parked;
+pub mod parked_subject;
 mod part;
 mod payload;
 mod resolve;
+mod row;
 mod says;
 mod secret;
 mod sink;
 mod spec;
+mod states;
+mod subjects;
 mod subscription;
 mod trimmer;
 
+pub use feed_cursor::{BadCursor, FeedCursor};
 pub use figures::{Figures, SinkFigures};
 pub use formats::FORMATS;
 pub use http::tls;
 pub use outlet::OutletError;
-pub use part::{FeedsError, FeedsPart, Options, Timing, deliverer_role};
+pub use parked_subject::{ParkedSubjectView, ReleaseError};
+pub use part::{FeedsError, FeedsPart, OpenSink, Options, Timing, deliverer_role};
 pub use payload::{LinePayload, Payload};
 pub use secret::Secret;
 pub use sink::config::{
@@ -45,4 +52,7 @@ pub use sink::config::{
 };
 pub use sink::{Delivery, Failed, Sink, Unopened};
 pub use spec::{FeedSpec, Retention};
-pub use subscription::{BadCursor, Page, Place, Subscription};
+pub use subjects::{
+    CoveredChanges, SendMode, Subject, SubjectChange, SubjectPayload, SubjectRevision, SubjectState,
+};
+pub use subscription::{FeedPage, FeedSelection, NoSubjects, PageChange, Subscription};

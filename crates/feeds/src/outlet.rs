@@ -67,10 +67,12 @@ mod tests {
     use super::*;
     use crate::fixtures::{Notes, feed};
     use crate::sink::config::{FileConfig, FileForm, SinkKind};
+    use crate::subjects::SendMode;
 
     fn sink(name: &str, form: FileForm) -> SinkConfig {
         let file = FileConfig { path: name.into(), form };
-        SinkConfig { name: name.parse().unwrap(), kind: SinkKind::File(file) }
+        let kind = SinkKind::File(file);
+        SinkConfig { name: name.parse().unwrap(), kind, send: SendMode::Pieces }
     }
 
     fn spec(name: &str, sinks: &[&str]) -> FeedSpec {

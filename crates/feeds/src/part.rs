@@ -22,6 +22,7 @@ use crate::says::Says;
 use crate::sink::config::SinkConfig;
 use crate::sink::{Sink, Unopened, open};
 use crate::spec::FeedSpec;
+use crate::subjects::SendMode;
 use crate::trimmer::{PARKED_KEPT, Trimmer};
 
 /// The kinds of roles.
@@ -88,9 +89,21 @@ pub enum FeedsError {
     Unopened(#[from] Unopened),
 }
 
+/// A sink that is ready to take changes.
+#[derive(Clone, Debug)]
+pub struct OpenSink {
+    /// Its name.
+    pub name: Name,
+    /// The sink.
+    pub sink: Arc<dyn Sink>,
+    /// How it gets the changes of documents.
+    pub send: SendMode,
+}
+
 struct Open {
     name: Name,
     sink: Arc<dyn Sink>,
+    send: SendMode,
     feeds: Vec<Arc<FeedSpec>>,
     /// The list of refused changes.
     parked: Name,
@@ -98,10 +111,11 @@ struct Open {
 }
 
 impl Open {
-    fn new(name: Name, sink: Arc<dyn Sink>, feeds: Vec<Arc<FeedSpec>>) -> Result<Open, Unopened> {
+    fn new(sink: OpenSink, feeds: Vec<Arc<FeedSpec>>) -> Result<Open, Unopened> {
+        let OpenSink { name, sink, send } = sink;
         let unopened = |reason| Unopened { sink: name.to_string(), reason };
         let parked = names::parked(&name).map_err(|error| unopened(error.to_string()))?;
-        Ok(Open { name, sink, feeds, parked, figures: Arc::default() })
+        Ok(Open { name, sink, send, feeds, parked, figures: Arc::default() })
     }
 }
 
@@ -116,7 +130,8 @@ impl FeedsPart {
         let mut open_outlets = Vec::new();
         for Outlet { sink: config, feeds } in outlets(sinks, &feeds)? {
             let sink = open(&config, options.publishers.get(config.name.as_str()))?;
-            open_outlets.push(Open::new(config.name, sink, feeds)?);
+            let sink = OpenSink { name: config.name, sink, send: config.send };
+            open_outlets.push(Open::new(sink, feeds)?);
         }
         Ok(FeedsPart::from_open(feeds, open_outlets, options))
     }
@@ -124,7 +139,7 @@ impl FeedsPart {
     /// The part for these feeds, with sinks of the caller's own. Each gets the feeds that name it.
     pub fn with_sinks(
         feeds: Vec<FeedSpec>,
-        sinks: Vec<(Name, Arc<dyn Sink>)>,
+        sinks: Vec<OpenSink>,
         options: Options,
     ) -> Result<Self, FeedsError> {
         let feeds: Vec<Arc<FeedSpec>> = feeds.into_iter().map(Arc::new).collect();
@@ -132,9 +147,9 @@ impl FeedsPart {
             let names = |spec: &&Arc<FeedSpec>| spec.sinks.iter().any(|name| name == sink.as_str());
             feeds.iter().filter(names).cloned().collect()
         };
-        let open = |(name, sink)| {
-            let feeds = its_feeds(&name);
-            Open::new(name, sink, feeds)
+        let open = |sink: OpenSink| {
+            let feeds = its_feeds(&sink.name);
+            Open::new(sink, feeds)
         };
         let outlets = sinks.into_iter().map(open).collect::<Result<_, _>>()?;
         Ok(FeedsPart::from_open(feeds, outlets, options))
@@ -207,6 +222,7 @@ impl FeedsPart {
                 sole: *sole,
                 sink: Arc::clone(&outlet.sink),
                 sink_name: outlet.name.clone(),
+                send: outlet.send,
                 spec: Arc::clone(spec),
                 parked: outlet.parked.clone(),
                 shard,

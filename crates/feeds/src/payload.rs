@@ -5,6 +5,8 @@ use std::fmt;
 use consort_kernel::{Change, ChangeError};
 use consort_line::Point;
 
+use crate::subjects::SubjectPayload;
+
 /// A kind of payload.
 ///
 /// Every payload is a JSON object, so subscribers, webhooks, brokers and NDJSON files take any of them.
@@ -22,6 +24,11 @@ pub trait Payload: Send + Sync + fmt::Debug {
 
     /// The changes as points of line protocol, if the payload has such a form.
     fn points(&self) -> Option<&dyn LinePayload> {
+        None
+    }
+
+    /// The subjects of the changes, if they have a present state that can be read.
+    fn subjects(&self) -> Option<&dyn SubjectPayload> {
         None
     }
 }

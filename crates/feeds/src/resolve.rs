@@ -38,7 +38,7 @@ impl Decision {
             let next = self.place(feed, from).await;
             let next = next.map_err(|error| failed(error.to_string()))?;
             let stand = found.stand.moved_to(&Cursor::at(next));
-            match cell.change(&found, stand, &[]).await.map_err(failed)? {
+            match cell.change(&found, stand, Vec::new()).await.map_err(failed)? {
                 Changed::Done(_) => begun = Some(next),
                 Changed::Stale => return Err(self.at_work()),
             }

@@ -22,7 +22,11 @@ struct Words {
     applied: u64,
     trouble: Option<String>,
     alarm: Option<String>,
+    /// Why a refused change cannot be parked.
+    full: Option<String>,
     stopped: Option<String>,
+    /// Parked subjects that wait for a release.
+    parked: usize,
 }
 
 impl Says {
@@ -33,8 +37,19 @@ impl Says {
     /// Nothing is left to deliver.
     pub(crate) fn idle(&self, lane: &Name) {
         self.change(lane, |words| {
-            (words.since, words.trouble, words.alarm) = (None, None, None);
+            (words.since, words.trouble, words.alarm, words.full) = (None, None, None, None);
         });
+    }
+
+    /// So many subjects are parked.
+    pub(crate) fn parked(&self, lane: &Name, parked: usize) {
+        self.lanes.lock().entry(lane.clone()).or_default().parked = parked;
+    }
+
+    /// How many subjects the other lanes of the role have parked.
+    pub(crate) fn parked_by_others(&self, lane: &Name) -> usize {
+        let lanes = self.lanes.lock();
+        lanes.iter().filter(|(name, _)| *name != lane).map(|(_, words)| words.parked).sum()
     }
 
     /// There are rows, seen at this local time.
@@ -53,7 +68,7 @@ impl Says {
     pub(crate) fn applied(&self, lane: &Name, rows: usize) {
         if rows > 0 {
             self.change(lane, |words| {
-                (words.since, words.trouble) = (None, None);
+                (words.since, words.trouble, words.full) = (None, None, None);
                 words.applied += rows as u64;
             });
         }
@@ -65,6 +80,16 @@ impl Says {
 
     pub(crate) fn alarm(&self, lane: &Name, alarm: Option<String>) {
         self.change(lane, |words| words.alarm = alarm);
+    }
+
+    /// Tells whether that is news.
+    pub(crate) fn full(&self, lane: &Name, full: Option<String>) -> bool {
+        let mut is_news = false;
+        self.change(lane, |words| {
+            is_news = words.full != full;
+            words.full = full;
+        });
+        is_news
     }
 
     /// Tells whether that is news.
@@ -81,8 +106,9 @@ impl Says {
         let mut lanes = self.lanes.lock();
         change(lanes.entry(lane.clone()).or_default());
         let oldest = lanes.values().filter_map(|words| words.since).min();
-        let troubles =
-            lanes.values().filter_map(|words| words.alarm.as_ref().or(words.trouble.as_ref()));
+        let troubles = lanes.values().filter_map(|words| {
+            words.full.as_ref().or(words.alarm.as_ref()).or(words.trouble.as_ref())
+        });
         let troubles: Vec<&str> = troubles.map(String::as_str).collect();
         let trouble = (!troubles.is_empty()).then(|| troubles.join("; "));
         let stopped = lanes.values().find_map(|words| words.stopped.clone());

@@ -2,52 +2,89 @@
 //!
 //! Changes of one subject come in their order; between shards there is none.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use consort_kernel::limits::PAGE_BYTES;
-use consort_kernel::{Budget, Change, Cursor, Digest, Most, Name, ReadError, Shard, Store};
+use consort_kernel::limits::{PAGE_BYTES, READ_ENTRIES};
+use consort_kernel::{Budget, Change, Cursor, Most, Name, QueryError, ReadError, Shard, Store};
 use futures::future::{join_all, select_all};
+use tokio::time::Instant;
 
 use crate::feed;
+use crate::feed_cursor::{BadCursor, CursorScope, FeedCursor};
+use crate::row::Row;
 use crate::spec::FeedSpec;
+use crate::states::{StateBounds, read_states};
+use crate::subjects::{SendMode, Subject};
 
-/// The format of written places.
-pub(crate) const VERSION: u8 = 1;
-
-/// Where a subscriber stands: a cursor for each shard.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place(Vec<Cursor>);
-
-/// A text is no place in a feed of this store.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the cursor is none that this feed gave: use one as it was given, or leave it out to begin with the oldest change"
-)]
-pub struct BadCursor;
-
-/// Some changes, each with the place behind it.
+/// Some changes of a feed.
 #[derive(Clone, Debug)]
-pub struct Page {
-    /// The changes; one that cannot be read is `None`.
-    pub changes: Vec<(Option<Change>, Place)>,
-    /// The place behind all of them.
-    pub next: Place,
+pub struct FeedPage {
+    /// The changes in their order.
+    pub changes: Vec<PageChange>,
+    /// The cursor behind all of them, and behind the changes that the selection left out.
+    pub next: FeedCursor,
 }
+
+/// A change in a page.
+#[derive(Clone, Debug)]
+pub struct PageChange {
+    /// The change; none if it cannot be read.
+    pub change: Option<Change>,
+    /// The cursor behind it. A state in the middle of a page has none, since it also stands for later changes: a reader
+    /// that is cut off there goes on from an earlier cursor.
+    pub cursor: Option<FeedCursor>,
+}
+
+/// The part of a feed that a subscriber reads. The default is all changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FeedSelection {
+    /// The changes of this tenant alone.
+    pub tenant: Option<String>,
+    /// The changes of this subject alone. It implies the tenant.
+    pub subject: Option<Subject>,
+    /// Changes or states.
+    pub send: SendMode,
+}
+
+/// The feed has no subjects, so nothing can be selected of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the changes of this feed are of no documents: it has no 'id', no tenants and no states")]
+pub struct NoSubjects;
 
 /// Reads one feed.
 #[derive(Clone, Debug)]
 pub struct Subscription {
     store: Arc<dyn Store>,
     spec: Arc<FeedSpec>,
+    selection: FeedSelection,
+    scope: CursorScope,
 }
 
 impl Subscription {
-    /// A reader of this feed.
+    /// A reader of all changes of this feed.
     pub fn new(store: Arc<dyn Store>, spec: Arc<FeedSpec>) -> Self {
-        Subscription { store, spec }
+        let (selection, scope) = (FeedSelection::default(), CursorScope::All);
+        Subscription { store, spec, selection, scope }
+    }
+
+    /// A reader of a part of this feed. A selected subject is read from its one shard.
+    pub fn with_selection(
+        store: Arc<dyn Store>,
+        spec: Arc<FeedSpec>,
+        selection: FeedSelection,
+    ) -> Result<Self, NoSubjects> {
+        let all = Subscription::new(store, spec);
+        if selection == FeedSelection::default() {
+            return Ok(all);
+        }
+        let subjects = all.spec.payload.subjects().ok_or(NoSubjects)?;
+        let shard = |subject: &Subject| subjects.shard(subject, all.store.shards());
+        let scope = selection.subject.as_ref().map(shard).map(CursorScope::One);
+        Ok(Subscription { selection, scope: scope.unwrap_or(CursorScope::All), ..all })
     }
 
     fn feed(&self) -> &Name {
@@ -55,283 +92,214 @@ impl Subscription {
     }
 
     /// Before the oldest change that is kept.
-    pub async fn oldest(&self) -> Result<Place, ReadError> {
-        let first = async |shard| feed::first(&*self.store, shard, self.feed()).await;
+    pub async fn oldest(&self) -> Result<FeedCursor, ReadError> {
+        let first = async |shard| {
+            let first = feed::first(&*self.store, shard, self.feed()).await?;
+            Ok(Cursor::at(first))
+        };
         self.everywhere(first).await
     }
 
-    /// Behind the newest change.
-    pub async fn newest(&self) -> Result<Place, ReadError> {
-        let end = async |shard| {
+    /// Behind the newest change of each shard: the cursor of a snapshot whose scan begins after this call. It knows the
+    /// newest changes by their digests, so it is refused after a rollback.
+    pub async fn newest(&self) -> Result<FeedCursor, ReadError> {
+        let newest = async |shard| {
             let first = feed::first(&*self.store, shard, self.feed()).await?;
-            feed::end(&*self.store, shard, self.feed(), first).await
+            let end = feed::end(&*self.store, shard, self.feed(), first).await?;
+            self.behind_last(shard, end).await
         };
-        self.everywhere(end).await
+        self.everywhere(newest).await
     }
 
-    async fn everywhere<F: Future<Output = Result<u64, ReadError>>>(
+    async fn behind_last(&self, shard: Shard, end: u64) -> Result<Cursor, ReadError> {
+        let Some(last) = end.checked_sub(1) else { return Ok(Cursor::START) };
+        let most = Most { entries: 1, bytes: 1 };
+        let cursor = Cursor::at(last);
+        let read = self.store.feed(shard, self.feed(), &cursor, most, Duration::ZERO).await?;
+        Ok(read.first().map_or(cursor, |entry| entry.cursor()))
+    }
+
+    async fn everywhere<F: Future<Output = Result<Cursor, ReadError>>>(
         &self,
         look: impl Fn(Shard) -> F,
-    ) -> Result<Place, ReadError> {
-        let looks = (0..self.store.shards()).map(|shard| look(Shard(shard)));
-        let found: Result<Vec<u64>, ReadError> = join_all(looks).await.into_iter().collect();
-        Ok(Place(found?.into_iter().map(Cursor::at).collect()))
+    ) -> Result<FeedCursor, ReadError> {
+        let shards = match self.scope {
+            CursorScope::All => 0..self.store.shards(),
+            CursorScope::One(shard) => shard.0..shard.0 + 1,
+        };
+        let looks = shards.map(|shard| look(Shard(shard)));
+        let cursors: Result<Vec<Cursor>, ReadError> = join_all(looks).await.into_iter().collect();
+        Ok(FeedCursor { scope: self.scope, cursors: cursors? })
     }
 
-    /// A written place, if it is one of this store.
-    pub fn place(&self, text: &str) -> Result<Place, BadCursor> {
-        let place = Place::decode(text).ok_or(BadCursor)?;
-        match place.0.len() == usize::from(self.store.shards()) {
-            true => Ok(place),
-            false => Err(BadCursor),
-        }
+    /// The cursor of this text, if it is one of this store and fits the selection.
+    pub fn cursor(&self, text: &str) -> Result<FeedCursor, BadCursor> {
+        FeedCursor::decode(text, self.scope, self.store.shards())
     }
 
-    /// Up to `limit` changes behind `place`; if there are none, it waits up to `wait` for the first. A page ends
-    /// with the change that takes it past [`PAGE_BYTES`], all shards together.
+    /// Up to `limit` changes behind `from`; if there are none, it waits up to `wait` for the first. A page ends
+    /// with the change that takes it past [`PAGE_BYTES`], all shards together. Changes that the selection leaves out
+    /// count as read: a page may be empty although its cursor has moved.
     pub async fn read(
         &self,
-        place: &Place,
+        from: &FeedCursor,
         limit: usize,
         wait: Duration,
-    ) -> Result<Page, ReadError> {
-        let page = self.look(place, limit).await?;
-        if !page.changes.is_empty() || wait.is_zero() {
-            return Ok(page);
+    ) -> Result<FeedPage, ReadError> {
+        let began = Instant::now();
+        let mut from = from.clone();
+        loop {
+            let page = self.look(&from, limit).await?;
+            let left = wait.saturating_sub(began.elapsed());
+            if !page.changes.is_empty() || left.is_zero() {
+                return Ok(page);
+            }
+            let has_moved = page.next != from;
+            from = page.next;
+            if !has_moved && !self.wait(&from, left).await? {
+                return self.look(&from, limit).await;
+            }
         }
-        let waits = place.0.iter().enumerate().map(|(shard, cursor)| {
-            let most = Most::entries(1);
-            Box::pin(async move {
-                let shard = Shard(shard as u16);
-                self.store.feed(shard, self.feed(), cursor, most, wait).await
-            })
+    }
+
+    /// Waits for an entry in any of the shards. False if none came in that time.
+    async fn wait(&self, from: &FeedCursor, wait: Duration) -> Result<bool, ReadError> {
+        let waits = from.shards().map(|(shard, cursor)| {
+            Box::pin(self.store.feed(shard, self.feed(), cursor, Most::entries(1), wait))
         });
         // The first that has something; those that have nothing all end after `wait`.
         let mut left: Vec<_> = waits.collect();
         while !left.is_empty() {
             let (found, _, others) = select_all(left).await;
             if !found?.is_empty() {
-                break;
+                return Ok(true);
             }
             left = others;
         }
-        self.look(place, limit).await
+        Ok(false)
     }
 
     /// What is there now. Shards take turns in coming first, so that a busy one starves no other.
-    async fn look(&self, place: &Place, limit: usize) -> Result<Page, ReadError> {
-        let mut next = place.clone();
-        let (mut changes, mut bytes, mut budget) = (Vec::new(), 0, Budget::default());
-        let shards = place.0.len();
-        let turn = place.0.iter().fold(0, |sum, cursor| (sum + cursor.next) % shards.max(1) as u64);
+    async fn look(&self, from: &FeedCursor, limit: usize) -> Result<FeedPage, ReadError> {
+        let mut look = Look {
+            next: from.clone(),
+            changes: Vec::new(),
+            limit,
+            read: 0,
+            sent: 0,
+            budget: Budget::default(),
+        };
+        let shards = from.cursors.len();
+        let numbers = from.cursors.iter().map(|cursor| cursor.next);
+        let turn = numbers.fold(0, |sum, next| (sum + next) % shards.max(1) as u64);
         for step in 0..shards {
-            let at = (turn as usize + step) % shards;
-            let left = limit.saturating_sub(changes.len());
-            if left == 0 || bytes >= PAGE_BYTES {
+            if look.is_full() {
                 break;
             }
-            let (shard, most) =
-                (Shard(at as u16), Most { entries: left, bytes: PAGE_BYTES - bytes });
-            let cursor = &place.0[at];
-            let entries = self.store.feed(shard, self.feed(), cursor, most, Duration::ZERO).await?;
-            for entry in entries {
-                next.0[at] = entry.cursor();
-                bytes += entry.entry.len();
-                changes.push((self.spec.payload.decode(&entry.entry).ok(), next.clone()));
-                budget.spend(entry.entry.len()).await;
+            let at = (turn as usize + step) % shards;
+            let Some((shard, cursor)) = from.shards().nth(at) else { break };
+            let rows = self.rows(shard, cursor, &mut look).await?;
+            match self.selection.send {
+                SendMode::Pieces => self.take_changes(rows, at, &mut look).await,
+                SendMode::States => self.take_states(rows, (at, shard), &mut look).await?,
             }
         }
-        Ok(Page { changes, next })
+        Ok(FeedPage { changes: look.changes, next: look.next })
+    }
+
+    /// The next entries of a shard, those that the selection leaves out among them.
+    async fn rows(
+        &self,
+        shard: Shard,
+        cursor: &Cursor,
+        look: &mut Look,
+    ) -> Result<Vec<Row>, ReadError> {
+        let is_all = self.selection == FeedSelection::default();
+        let entries = if is_all { look.left() } else { READ_ENTRIES };
+        let most = Most { entries, bytes: PAGE_BYTES.saturating_sub(look.read) };
+        let found = self.store.feed(shard, self.feed(), cursor, most, Duration::ZERO).await?;
+        let mut rows = Vec::with_capacity(found.len());
+        for entry in found {
+            let row = Row::read(&*self.spec.payload, &entry);
+            look.read += row.bytes;
+            look.budget.spend(row.bytes).await;
+            rows.push(row);
+        }
+        Ok(rows)
+    }
+
+    /// Whether the subscriber gets this row. One that cannot be read is shown to all: its subject is not known, and a
+    /// version must not be left out in silence.
+    fn selects(&self, row: &Row) -> bool {
+        let Some(change) = &row.subject else { return true };
+        let FeedSelection { tenant, subject, .. } = &self.selection;
+        tenant.as_ref().is_none_or(|tenant| *tenant == change.subject.tenant)
+            && subject.as_ref().is_none_or(|subject| *subject == change.subject)
+    }
+
+    async fn take_changes(&self, rows: Vec<Row>, at: usize, look: &mut Look) {
+        for row in rows {
+            if look.left() == 0 {
+                return;
+            }
+            look.next.cursors[at] = row.cursor;
+            if self.selects(&row) {
+                look.sent += row.bytes;
+                let cursor = Some(look.next.clone());
+                look.changes.push(PageChange { change: row.change.ok(), cursor });
+            }
+        }
+    }
+
+    async fn take_states(
+        &self,
+        rows: Vec<Row>,
+        (at, shard): (usize, Shard),
+        look: &mut Look,
+    ) -> Result<(), ReadError> {
+        let Some(subjects) = self.spec.payload.subjects() else { return Ok(()) };
+        let behind: Vec<Cursor> = rows.iter().map(|row| row.cursor).collect();
+        let selected: Vec<usize> = (0..rows.len()).filter(|at| self.selects(&rows[*at])).collect();
+        let chosen: Vec<Row> = selected.iter().map(|at| rows[*at].clone()).collect();
+        let bytes = PAGE_BYTES.saturating_sub(look.sent);
+        let bounds = StateBounds { items: look.left(), bytes };
+        let run = read_states(&*self.store, shard, subjects, &chosen, bounds).await;
+        let run = run.map_err(|error| match error {
+            QueryError::Refused(refusal) => ReadError::Refused(refusal),
+            QueryError::Engine(fault) => ReadError::Engine(fault),
+        })?;
+        // Up to the first change that no state of this page stands for.
+        let end = selected.get(run.rows).copied().unwrap_or(rows.len());
+        let Some(last) = end.checked_sub(1) else { return Ok(()) };
+        look.next.cursors[at] = behind[last];
+        look.sent += run.bytes;
+        let states = run.items.into_iter().map(|item| item.change.ok());
+        look.changes.extend(states.map(|change| PageChange { change, cursor: None }));
+        if let Some(last) = look.changes.last_mut() {
+            last.cursor = Some(look.next.clone());
+        }
+        Ok(())
     }
 }
 
-impl Place {
-    /// Version, then for each shard the next number, and the digest of the entry before it, if one was read.
-    pub fn encode(&self) -> String {
-        let mut bytes = vec![VERSION];
-        for cursor in &self.0 {
-            // The lowest bit tells whether a digest follows. Numbers of feeds stay far below 63 bits.
-            push_number(&mut bytes, (cursor.next << 1) | u64::from(cursor.last.is_some()));
-            if let Some((_, digest)) = cursor.last {
-                bytes.extend_from_slice(&digest.0);
-            }
-        }
-        URL_SAFE_NO_PAD.encode(bytes)
-    }
-
-    fn decode(text: &str) -> Option<Place> {
-        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
-        let mut rest = bytes.strip_prefix(&[VERSION])?;
-        let mut cursors = Vec::new();
-        while !rest.is_empty() {
-            let number = take_number(&mut rest)?;
-            let next = number >> 1;
-            let last = match number & 1 {
-                0 => None,
-                // Numbers of a feed have no gaps: the entry read last is the one before.
-                _ => {
-                    let (digest, behind) = rest.split_at_checked(Digest::LENGTH)?;
-                    rest = behind;
-                    Some((next.checked_sub(1)?, Digest::from_slice(digest)?))
-                }
-            };
-            cursors.push(Cursor { next, last });
-        }
-        Some(Place(cursors))
-    }
+/// A page that is being put together.
+struct Look {
+    next: FeedCursor,
+    changes: Vec<PageChange>,
+    limit: usize,
+    /// Bytes of entries that were read.
+    read: usize,
+    /// Bytes of changes or states that the page has.
+    sent: usize,
+    budget: Budget,
 }
 
-/// Seven bits a byte, the lowest first; the highest bit says that more follow.
-fn push_number(bytes: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        bytes.push((number & 0x7f) as u8 | 0x80);
-        number >>= 7;
-    }
-    bytes.push(number as u8);
-}
-
-fn take_number(bytes: &mut &[u8]) -> Option<u64> {
-    let mut number = 0_u64;
-    for at in 0..10 {
-        let (byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        number |= u64::from(byte & 0x7f).checked_shl(7 * at)?;
-        if byte & 0x80 == 0 {
-            return Some(number);
-        }
-    }
-    None
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::pin::pin;
-    use std::task::Poll;
-
-    use crate::fixtures::{feed, point};
-    use consort_kernel::{Commit, Note, Operation, SystemClock, memory};
-    use futures::poll;
-
-    const LONG: Duration = Duration::from_secs(60);
-
-    fn subscription() -> Subscription {
-        let (_, store) = memory::open(3, Arc::new(SystemClock::default()));
-        Subscription::new(Arc::new(store), feed("v"))
+impl Look {
+    fn left(&self) -> usize {
+        self.limit.saturating_sub(self.changes.len())
     }
 
-    impl Subscription {
-        async fn emit(&self, shard: u16, values: std::ops::Range<u64>) {
-            let note = |value: u64| {
-                let entry = point("a", &value.to_string(), value).encode();
-                Operation::Append(Note { feed: self.feed().clone(), entry })
-            };
-            self.store.commit(Shard(shard), Commit::of(values.map(note))).await.unwrap();
-        }
-    }
-
-    fn values(page: &Page) -> Vec<u64> {
-        page.changes.iter().map(|(change, _)| change.as_ref().unwrap().revision).collect()
-    }
-
-    #[test]
-    fn a_place_is_read_as_it_was_written_in_every_release() {
-        let behind = Cursor::behind(300, Digest::of(b"consort"));
-        let place = Place(vec![Cursor::START, behind, Cursor::at(u64::MAX >> 2)]);
-        let written = place.encode();
-        assert_eq!(written, "AQDbBB3Uy-5MdMtf7xpNg5wi_u_-_________38");
-        assert_eq!(Place::decode(&written), Some(place));
-        for wrong in ["", "A", "AQ=", "Ag", "AQGA", "AQM", &written[..30], "AQD_________________8B"]
-        {
-            assert!(Place::decode(wrong).is_none_or(|place| place.0.len() != 3), "{wrong}");
-        }
-    }
-
-    #[tokio::test]
-    async fn all_shards_are_read_and_every_place_goes_on_behind_its_row() {
-        let feed = subscription();
-        feed.emit(0, 0..3).await;
-        feed.emit(2, 3..5).await;
-        let start = feed.oldest().await.unwrap();
-        let page = feed.read(&start, 100, Duration::ZERO).await.unwrap();
-        let all = values(&page);
-        assert_eq!(all.len(), 5);
-        for (at, (_, place)) in page.changes.iter().enumerate() {
-            let place = feed.place(&place.encode()).unwrap();
-            let rest = feed.read(&place, 100, Duration::ZERO).await.unwrap();
-            let mut seen: Vec<u64> = [&all[..=at], &values(&rest)].concat();
-            seen.sort_unstable();
-            assert_eq!(seen, [0, 1, 2, 3, 4]);
-        }
-        let end = feed.newest().await.unwrap();
-        assert!(feed.read(&end, 100, Duration::ZERO).await.unwrap().changes.is_empty());
-        let some = feed.read(&start, 2, Duration::ZERO).await.unwrap();
-        assert_eq!((some.changes.len(), &some.changes[1].1), (2, &some.next));
-    }
-
-    #[tokio::test]
-    async fn a_page_is_bounded_in_bytes_over_all_shards() {
-        let feed = subscription();
-        let large = format!("\"{}\"", "x".repeat(3 << 20));
-        for shard in 0..3 {
-            for revision in 0..2 {
-                let entry = point("a", &large, revision).encode();
-                let note = Note { feed: feed.feed().clone(), entry };
-                let commit = Commit::of([Operation::Append(note)]);
-                feed.store.commit(Shard(shard), commit).await.unwrap();
-            }
-        }
-        let mut place = feed.oldest().await.unwrap();
-        for left in [6, 3] {
-            let page = feed.read(&place, 100, Duration::ZERO).await.unwrap();
-            assert_eq!(page.changes.len(), 3, "of {left}: 8 MiB, and the one that passes them");
-            place = page.next;
-        }
-        assert!(feed.read(&place, 100, Duration::ZERO).await.unwrap().changes.is_empty());
-    }
-
-    #[tokio::test]
-    async fn a_large_page_is_decoded_in_steps() {
-        let feed = subscription();
-        let large = format!("\"{}\"", "x".repeat(64 << 10));
-        for revision in 0..20 {
-            let entry = point("a", &large, revision).encode();
-            let append = Operation::Append(Note { feed: feed.feed().clone(), entry });
-            feed.store.commit(Shard(0), Commit::of([append])).await.unwrap();
-        }
-        let start = feed.oldest().await.unwrap();
-        let (mut reading, mut yields) = (pin!(feed.read(&start, 100, Duration::ZERO)), 0);
-        let page = loop {
-            match poll!(&mut reading) {
-                Poll::Ready(page) => break page.unwrap(),
-                Poll::Pending => yields += 1,
-            }
-        };
-        assert_eq!((page.changes.len(), yields), (20, 20));
-    }
-
-    #[tokio::test]
-    async fn a_reader_is_woken_by_any_shard() {
-        let feed = subscription();
-        let start = feed.oldest().await.unwrap();
-        let reading = feed.read(&start, 10, LONG);
-        let (page, ()) = tokio::join!(reading, feed.emit(1, 7..8));
-        assert_eq!(values(&page.unwrap()), [7]);
-    }
-
-    #[tokio::test]
-    async fn what_was_trimmed_or_lost_is_told() {
-        let feed = subscription();
-        feed.emit(1, 0..9).await;
-        let start = feed.oldest().await.unwrap();
-        let page = feed.read(&start, 3, Duration::ZERO).await.unwrap();
-        feed.store.trim_feed(Shard(1), feed.feed(), 5).await.unwrap();
-        let read = feed.read(&page.next, 3, LONG).await;
-        assert!(matches!(read, Err(ReadError::Trimmed { first: 5, .. })), "{read:?}");
-        let mut forged = feed.newest().await.unwrap();
-        forged.0[1] = Cursor::behind(8, Digest::of(b"another"));
-        let read = feed.read(&forged, 3, LONG).await;
-        assert!(matches!(read, Err(ReadError::Lost { .. })), "{read:?}");
-        assert_eq!(feed.place(&Place(vec![Cursor::START]).encode()), Err(BadCursor));
+    fn is_full(&self) -> bool {
+        self.left() == 0 || self.read.max(self.sent) >= PAGE_BYTES
     }
 }

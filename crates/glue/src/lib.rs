@@ -15,12 +15,17 @@ mod cells;
 mod collection;
 pub mod fold;
 mod form;
+mod formats;
 pub mod json;
 mod names;
+pub mod outcomes;
+pub mod part;
 pub mod plan;
+pub mod reading;
 mod reason;
 #[cfg(feature = "reference")]
 pub mod reference;
+pub mod states;
 pub mod stored;
 pub mod xml;
 
@@ -30,6 +35,7 @@ pub use collection::{
 };
 pub use fold::{DocumentTree, check_piece};
 pub use form::PieceForm;
+pub use formats::FORMATS;
 pub use names::{
     GlueNameError, MAX_SEQ, check_collection_name, check_document_id, check_idempotency_key,
     check_seq, check_source, check_tenant,

@@ -118,7 +118,7 @@ reasons! {
     /// A number before this piece never came, and the collection rejects what waits behind a gap.
     GAP = 34, "gap", 409;
     /// The format's library failed on this piece: a fault of Consort, which is logged.
-    DEFECT = 35, "defect", 422;
+    DEFECT = 35, "defect", 500;
     /// A retry or discard names a piece that does not halt the document.
     NOT_HALTED = 36, "not-halted", 409;
 }

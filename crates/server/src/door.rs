@@ -22,6 +22,7 @@ use crate::memory::BodyMemory;
 use crate::metrics::HttpMetrics;
 use crate::problem::Problem;
 use crate::problems;
+use crate::tenants::{Caller, TenantRoutes};
 use crate::tokens::{Refusal, Tokens};
 use crate::web::{self, Visitor, WebGuard};
 
@@ -38,6 +39,7 @@ pub(crate) struct Door {
     pub(crate) web: WebGuard,
     pub(crate) limits: Limits,
     pub(crate) long_bodies: LongBodies,
+    pub(crate) tenant_routes: TenantRoutes,
     pub(crate) memory: BodyMemory,
     pub(crate) metrics: HttpMetrics,
 }
@@ -48,23 +50,26 @@ pub(crate) async fn pass(State(door): State<Arc<Door>>, request: Request, next: 
     let matched = request.extensions().get::<MatchedPath>().cloned();
     let route = matched.as_ref().map_or(UNMATCHED, MatchedPath::as_str);
     let streamed = door.long_bodies.allow(route, request.headers());
-    let response = door.answer(request, next, streamed).await;
+    let response = door.answer(request, next, route, streamed).await;
     door.metrics.answered(route, &method, response.status(), began.elapsed());
     response
 }
 
 impl Door {
-    async fn answer(&self, request: Request, next: Next, streamed: bool) -> Response {
-        let (head, body) = request.into_parts();
+    async fn answer(&self, request: Request, next: Next, route: &str, streamed: bool) -> Response {
+        let (mut head, body) = request.into_parts();
         let visitor = match self.visitor(&head) {
             Ok(visitor) => visitor,
             Err(problem) => return problem.into_response(),
         };
         let mut response = match self.web.preflight(&head, &visitor) {
             Some(answer) => answer,
-            None => match self.admit(&head) {
-                Ok(()) => self.serve(Request::from_parts(head, body), next, streamed).await,
-                Err(refusal) => refusal.into_response(),
+            None => match self.admit(&head, route) {
+                Ok(caller) => {
+                    head.extensions.insert(caller);
+                    self.serve(Request::from_parts(head, body), next, streamed).await
+                }
+                Err(refused) => refused,
             },
         };
         self.web.sign(visitor, response.headers_mut());
@@ -83,11 +88,18 @@ impl Door {
         }
     }
 
-    fn admit(&self, head: &Parts) -> Result<(), Refusal> {
-        if OPEN_TO_ALL.contains(&head.uri.path()) { Ok(()) } else { self.token(head) }
+    fn admit(&self, head: &Parts, route: &str) -> Result<Caller, Response> {
+        if OPEN_TO_ALL.contains(&head.uri.path()) {
+            return Ok(Caller::Operator);
+        }
+        let caller = self.token(head).map_err(Refusal::into_response)?;
+        match self.tenant_routes.admit(&caller, route) {
+            Ok(()) => Ok(caller),
+            Err(problem) => Err(problem.into_response()),
+        }
     }
 
-    fn token(&self, head: &Parts) -> Result<(), Refusal> {
+    fn token(&self, head: &Parts) -> Result<Caller, Refusal> {
         let given = head.headers.get(header::AUTHORIZATION);
         self.tokens.admit(given.map(|value| value.as_bytes()))
     }

@@ -1,10 +1,12 @@
 //! Error answers: RFC 9457 `application/problem+json`, the only form in which this server says no.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::problems::ProblemKind;
 
@@ -20,6 +22,8 @@ pub struct Problem {
     detail: String,
     close: bool,
     retry_after: Option<Duration>,
+    /// Members beside those of every problem.
+    members: BTreeMap<&'static str, Value>,
 }
 
 #[derive(Serialize)]
@@ -28,6 +32,8 @@ struct Wire<'a> {
     title: &'a str,
     status: u16,
     detail: &'a str,
+    #[serde(flatten)]
+    members: &'a BTreeMap<&'static str, Value>,
 }
 
 impl Problem {
@@ -38,7 +44,19 @@ impl Problem {
             detail: shortened(detail.into(), DETAIL_MOST),
             close: false,
             retry_after: None,
+            members: BTreeMap::new(),
         }
+    }
+
+    /// The same with one more member, for programs that act on it.
+    pub fn with(mut self, member: &'static str, value: impl Into<Value>) -> Problem {
+        self.members.insert(member, value.into());
+        self
+    }
+
+    /// The kind of the problem.
+    pub fn kind(&self) -> &'static ProblemKind {
+        self.kind
     }
 
     /// The connection ends with this answer: what the client still sends would not be understood.
@@ -95,8 +113,9 @@ impl Problem {
             title: self.title(),
             status: self.status().as_u16(),
             detail: &self.detail,
+            members: &self.members,
         };
-        // Four plain fields: serialising them into memory cannot fail.
+        // Plain fields: serialising them into memory cannot fail.
         serde_json::to_vec(&wire).unwrap_or_default()
     }
 }

@@ -23,6 +23,7 @@ use crate::long_bodies::LongBodies;
 use crate::memory::BodyMemory;
 use crate::metrics::{HttpMetrics, Metrics};
 use crate::routes;
+use crate::tenants::TenantRoutes;
 use crate::tokens::Tokens;
 use crate::web::{WebGuard, WebPolicy};
 
@@ -43,6 +44,8 @@ pub struct Options {
     pub express: Express,
     /// The routes among them that take bodies of any length.
     pub long_bodies: LongBodies,
+    /// The routes among them that tenants may use.
+    pub tenant_routes: TenantRoutes,
     /// The parts' routes. `/healthz`, `/readyz` and `/metrics` are the server's own.
     pub routes: Router,
 }
@@ -90,8 +93,18 @@ pub enum BindError {
 
 impl Server {
     pub async fn bind(options: Options) -> Result<Server, BindError> {
-        let Options { listen, limits, tokens, web, probes, metrics, express, long_bodies, routes } =
-            options;
+        let Options {
+            listen,
+            limits,
+            tokens,
+            web,
+            probes,
+            metrics,
+            express,
+            long_bodies,
+            tenant_routes,
+            routes,
+        } = options;
         if !listen.ip().is_loopback() && tokens.is_empty() {
             return Err(BindError::NeedsTokens(listen));
         }
@@ -111,6 +124,7 @@ impl Server {
             web,
             limits: limits.clone(),
             long_bodies,
+            tenant_routes,
             memory,
             metrics: http.clone(),
         });

@@ -1,5 +1,6 @@
-//! Access tokens: who may use the HTTP interface. They are secrets, so nothing here prints one.
+//! Access tokens: who may use the HTTP interface, and as which caller. They are secrets, so nothing here prints one.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use axum::http::{HeaderValue, header};
@@ -8,13 +9,18 @@ use subtle::ConstantTimeEq;
 
 use crate::problem::Problem;
 use crate::problems;
+use crate::tenants::{Caller, TenantName};
 
 /// Shorter tokens can be guessed over a network.
 const SHORTEST: usize = 16;
 
-/// The accepted tokens. Empty: everybody may, which is only allowed on a loopback address.
+/// The accepted tokens: those of the operator, and those of tenants. Without any, every caller is the operator, which is
+/// only allowed on a loopback address.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Tokens(Vec<String>);
+pub struct Tokens {
+    operator: Vec<String>,
+    tenants: BTreeMap<TenantName, Vec<String>>,
+}
 
 /// Why a token cannot be used. It never repeats the token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -27,52 +33,105 @@ pub enum BadToken {
         "access token {number} has a character other than visible ASCII; use letters, digits and '-._~+/='"
     )]
     NotVisible { number: usize },
+    #[error(
+        "access token {number} is also a token of {other}; give each tenant and the operator tokens of their own"
+    )]
+    Shared { number: usize, other: String },
 }
 
 impl Tokens {
-    /// Tokens are numbered from 1 in errors.
+    /// The tokens of the operator. Tokens are numbered from 1 in errors.
     pub fn new(tokens: Vec<String>) -> Result<Tokens, BadToken> {
-        for (at, token) in tokens.iter().enumerate() {
-            let number = at + 1;
-            if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-                return Err(BadToken::NotVisible { number });
-            }
-            if token.len() < SHORTEST {
-                return Err(BadToken::TooShort { number });
+        check(&tokens)?;
+        Ok(Tokens { operator: tokens, tenants: BTreeMap::new() })
+    }
+
+    /// The same with those of a tenant, which are given as an operator's. No token belongs to two callers.
+    pub fn with_tenant(mut self, tenant: TenantName, tokens: &Tokens) -> Result<Tokens, BadToken> {
+        for (at, token) in tokens.operator.iter().enumerate() {
+            if let Some(other) = self.owner(token, &tenant) {
+                return Err(BadToken::Shared { number: at + 1, other });
             }
         }
-        Ok(Tokens(tokens))
+        self.tenants.entry(tenant).or_default().extend(tokens.operator.iter().cloned());
+        Ok(self)
+    }
+
+    /// Who else has this token, in words.
+    fn owner(&self, token: &String, tenant: &TenantName) -> Option<String> {
+        if self.operator.contains(token) {
+            return Some("[http]".to_owned());
+        }
+        let mut others = self.tenants.iter().filter(|(name, _)| *name != tenant);
+        let (name, _) = others.find(|(_, tokens)| tokens.contains(token))?;
+        Some(format!("[tenant.{name}]"))
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.operator.is_empty() && self.tenants.values().all(Vec::is_empty)
     }
 
-    /// What a node authenticates itself to other nodes with: the first token.
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.operator.len() + self.tenants.values().map(Vec::len).sum::<usize>()
+    }
+
+    /// Whether the operator has one.
+    pub fn has_operator(&self) -> bool {
+        !self.operator.is_empty()
+    }
+
+    /// What a node authenticates itself to other nodes with: the operator's first token.
     pub(crate) fn bearer(&self) -> Option<HeaderValue> {
-        let mut value = HeaderValue::try_from(format!("Bearer {}", self.0.first()?)).ok()?;
+        let first = self.operator.first()?;
+        let mut value = HeaderValue::try_from(format!("Bearer {first}")).ok()?;
         value.set_sensitive(true);
         Some(value)
     }
 
-    /// Whether an `Authorization` carries one of the tokens. Every token is compared in full, whatever
-    /// came before, so that the time taken tells nothing about how much of a guess was right.
-    pub(crate) fn admit(&self, given: Option<&[u8]>) -> Result<(), Refusal> {
+    /// The caller whose token an `Authorization` carries. Every token is compared in full, whatever came before, so that
+    /// the time taken tells nothing about how much of a guess was right.
+    pub(crate) fn admit(&self, given: Option<&[u8]>) -> Result<Caller, Refusal> {
         if self.is_empty() {
-            return Ok(());
+            return Ok(Caller::Operator);
         }
         let given = given.and_then(bearer).ok_or(Refusal::Missing)?;
-        let mut found = subtle::Choice::from(0);
-        for token in &self.0 {
-            found |= token.as_bytes().ct_eq(given);
+        let is_operator = is_one_of(&self.operator, given);
+        let mut found = None;
+        for (tenant, tokens) in &self.tenants {
+            if bool::from(is_one_of(tokens, given)) {
+                found = Some(tenant);
+            }
         }
-        if bool::from(found) { Ok(()) } else { Err(Refusal::Wrong) }
+        match (bool::from(is_operator), found) {
+            (true, _) => Ok(Caller::Operator),
+            (false, Some(tenant)) => Ok(Caller::Tenant(tenant.clone())),
+            (false, None) => Err(Refusal::Wrong),
+        }
     }
+}
+
+fn check(tokens: &[String]) -> Result<(), BadToken> {
+    for (at, token) in tokens.iter().enumerate() {
+        let number = at + 1;
+        if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(BadToken::NotVisible { number });
+        }
+        if token.len() < SHORTEST {
+            return Err(BadToken::TooShort { number });
+        }
+    }
+    Ok(())
+}
+
+fn is_one_of(tokens: &[String], given: &[u8]) -> subtle::Choice {
+    let none = subtle::Choice::from(0);
+    tokens.iter().fold(none, |found, token| found | token.as_bytes().ct_eq(given))
 }
 
 impl fmt::Debug for Tokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Tokens({} redacted)", self.0.len())
+        write!(f, "Tokens({} redacted)", self.count())
     }
 }
 
@@ -88,11 +147,11 @@ impl IntoResponse for Refusal {
         let (detail, challenge) = match self {
             Refusal::Missing => (
                 "this node asks for an access token: send 'Authorization: Bearer <token>' with \
-                 one of the tokens of [http]",
+                 one of the tokens of [http], or of [tenant.NAME]",
                 "Bearer realm=\"consort\"",
             ),
             Refusal::Wrong => (
-                "the access token is not one of the tokens of [http]",
+                "the access token is neither one of the tokens of [http] nor of [tenant.NAME]",
                 "Bearer realm=\"consort\", error=\"invalid_token\"",
             ),
         };
@@ -129,15 +188,42 @@ mod tests {
             (Some("Bearer "), Err(Refusal::Wrong)),
             (Some("Bearer 0123456789abcde"), Err(Refusal::Wrong)),
             (Some("Bearer 0123456789abcdeff"), Err(Refusal::Wrong)),
-            (Some("Bearer 0123456789abcdef"), Ok(())),
-            (Some("bearer  0123456789abcdef"), Ok(())),
-            (Some("Token 0123456789abcdef"), Ok(())),
+            (Some("Bearer 0123456789abcdef"), Ok(Caller::Operator)),
+            (Some("bearer  0123456789abcdef"), Ok(Caller::Operator)),
+            (Some("Token 0123456789abcdef"), Ok(Caller::Operator)),
             (Some("Token"), Err(Refusal::Missing)),
         ];
         for (value, expected) in cases {
             assert_eq!(tokens.admit(value.map(str::as_bytes)), expected, "{value:?}");
         }
-        assert_eq!(Tokens::default().admit(None), Ok(()));
+        assert_eq!(Tokens::default().admit(None), Ok(Caller::Operator));
+    }
+
+    #[test]
+    fn a_token_names_its_tenant_and_belongs_to_one_caller() {
+        let name = |text: &str| text.parse::<TenantName>().unwrap();
+        let own = |text: &str| Tokens::new(vec![format!("{text}-token-of-sixteen")]).unwrap();
+        let tokens = own("operator").with_tenant(name("a"), &own("a")).unwrap();
+        let tokens = tokens.with_tenant(name("b"), &own("b")).unwrap();
+        let admit =
+            |text: &str| tokens.admit(Some(format!("Bearer {text}-token-of-sixteen").as_bytes()));
+        assert_eq!(admit("operator"), Ok(Caller::Operator));
+        assert_eq!(admit("a"), Ok(Caller::Tenant(name("a"))));
+        assert_eq!(admit("b"), Ok(Caller::Tenant(name("b"))));
+        assert_eq!(admit("c"), Err(Refusal::Wrong));
+        assert_eq!(tokens.admit(None), Err(Refusal::Missing));
+        let shared = tokens.clone().with_tenant(name("c"), &own("operator")).unwrap_err();
+        assert_eq!(shared, BadToken::Shared { number: 1, other: "[http]".into() });
+        let shared = tokens.with_tenant(name("c"), &own("b")).unwrap_err();
+        assert_eq!(shared, BadToken::Shared { number: 1, other: "[tenant.b]".into() });
+    }
+
+    #[test]
+    fn tokens_of_tenants_alone_admit_no_operator() {
+        let own = Tokens::new(vec![TOKEN.into()]).unwrap();
+        let tokens = Tokens::default().with_tenant("a".parse().unwrap(), &own).unwrap();
+        assert!(!tokens.is_empty() && !tokens.has_operator());
+        assert_eq!(tokens.admit(None), Err(Refusal::Missing));
     }
 
     #[test]

@@ -13,24 +13,23 @@ mod apply;
 mod cells;
 mod control;
 mod ids;
+mod keeping;
 mod plan;
 mod planner;
 mod reader;
 mod rehearsal;
 mod resolve;
+mod setback;
 mod sheet;
 mod shown;
 mod slices;
 mod stand;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use consort_kernel::{
-    Cell, CommitError, Entropy, Fault, Kind, Log, LogEntry, Most, Name, Partition, QueryError,
-    ReadError, Refusal, Shard, Store, Timestamp, Value,
+    Cell, Entropy, Kind, Log, LogEntry, Most, Name, Partition, Shard, Store, Timestamp, Value,
 };
 use futures::future::{Either, select};
 
@@ -41,10 +40,12 @@ use crate::tenure::{Ended, Tenure};
 use cells::Loaded;
 pub use cells::{Cells, ReadCellError};
 pub use control::Control;
+use keeping::KeptMemory;
 pub use plan::{ExpiredRange, Folding, Memory, Plan, Record, RejectCause};
 use reader::{Reader, bytes_of};
 pub use rehearsal::{Rehearsal, RehearsedStep};
 pub use resolve::{ResolveError, Resume, resolve};
+use setback::Setback;
 pub use sheet::{FULL_BYTES, FULL_STEPS, SLICE_STEPS, Sheet, Spot};
 pub use stand::{Checkpoint, FORGET_AFTER, Mark, Passed, Position, Stand};
 
@@ -92,23 +93,6 @@ pub struct Options {
     pub yield_after: Duration,
 }
 
-/// Why a worker has to load again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Setback {
-    /// Another owner moved on.
-    Stale,
-    /// Nothing is wrong; it is time to look.
-    Due,
-    /// No commit holds a step.
-    Oversized(Refusal),
-    /// A record before this place cannot be applied: each is planned alone.
-    Doubted(Position),
-    /// The engine did not do it, or did not say whether it did.
-    Fault(Fault),
-    /// Data was lost, or cannot be understood: an operator must decide.
-    Loss(String),
-}
-
 /// The worker of one tenure.
 struct Worker {
     options: Options,
@@ -138,12 +122,6 @@ struct Worker {
     /// A memory that a broken rule keeps.
     #[cfg(feature = "mutations")]
     spoiled: parking_lot::Mutex<Option<Memory>>,
-}
-
-/// A memory, and the marks that it goes with.
-struct KeptMemory {
-    memory: Memory,
-    marks: BTreeMap<Shard, Option<Bytes>>,
 }
 
 /// Works until the tenure ends.
@@ -305,32 +283,12 @@ impl Worker {
         while let Some(entries) = batch {
             self.heed(&entries, stand.watermark()).await?;
             if self.options.runtime.elapsed() >= load_again {
-                let (marks, memory) = (loaded.raw_marks(), loaded.memory);
-                self.kept = Some(KeptMemory { memory, marks });
+                self.kept = Some(KeptMemory::new(loaded));
                 return Err(Setback::Due);
             }
             batch = self.turn(&mut loaded, &mut stand, &entries).await?;
         }
         Ok(())
-    }
-
-    /// The memory of the load before, if every commit since then succeeded and the marks are as this owner left
-    /// them.
-    fn kept_memory(&mut self, loaded: &Loaded) -> Memory {
-        #[cfg(feature = "mutations")]
-        if let Some(spoiled) = self.spoiled.get_mut().take() {
-            return spoiled;
-        }
-        let kept = self.kept.take().filter(|kept| kept.marks == loaded.raw_marks());
-        kept.map(|kept| kept.memory).unwrap_or_default()
-    }
-
-    /// Keeps a memory although a commit failed: a rule that is broken on purpose.
-    #[cfg(feature = "mutations")]
-    fn keep_anyway(&self, memory: Memory) {
-        if self.mutation == Some(crate::mutation::Mutation::MemoryKept) {
-            *self.spoiled.lock() = Some(memory);
-        }
     }
 
     /// Applies `entries` while the next ones are read.
@@ -469,47 +427,6 @@ struct Applied {
     records: u64,
     /// The store's time, and the local time then.
     known: (Timestamp, Duration),
-}
-
-impl From<CommitError> for Setback {
-    fn from(error: CommitError) -> Self {
-        match error {
-            CommitError::Stale(_) => Setback::Stale,
-            CommitError::Unknown(fault) | CommitError::Engine(fault) => Setback::Fault(fault),
-            CommitError::Refused(refusal) => Setback::Oversized(refusal),
-        }
-    }
-}
-
-impl From<QueryError> for Setback {
-    fn from(error: QueryError) -> Self {
-        match error {
-            QueryError::Engine(fault) => Setback::Fault(fault),
-            QueryError::Refused(refusal) => Setback::refused(&refusal),
-        }
-    }
-}
-
-impl From<ReadError> for Setback {
-    fn from(error: ReadError) -> Self {
-        match error {
-            ReadError::Engine(fault) => Setback::Fault(fault),
-            ReadError::Refused(refusal) => Setback::refused(&refusal),
-            lost @ (ReadError::Lost { .. }
-            | ReadError::Trimmed { .. }
-            | ReadError::Corrupt { .. }) => Setback::Loss(lost.to_string()),
-        }
-    }
-}
-
-impl Setback {
-    fn refused(refusal: &Refusal) -> Self {
-        Setback::Loss(Setback::too_much(refusal))
-    }
-
-    fn too_much(refusal: &Refusal) -> String {
-        format!("a record does more than a commit can hold: {refusal}")
-    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod bench;
 mod check;
 mod drain;
+mod glue;
 mod greeting;
 mod relay;
 mod remote;
@@ -21,6 +22,7 @@ use clap::{Parser, Subcommand};
 
 use bench::BenchCommand;
 use drain::DrainArgs;
+use glue::GlueCommand;
 use relay::RelayArgs;
 use resolve::ResolveArgs;
 use sample_upstream::SampleUpstreamArgs;
@@ -45,6 +47,7 @@ Examples:
   consort status                             who does what in the cluster, and what is wrong
   consort drain a                            retire node 'a' without an interruption
   consort relay -c relay.toml                copy lines to two nodes, and to a database
+  consort glue get content crid://a/1        read a document
   consort bench lifts                        post lift rides, measure, and check the answers
   consort sample-upstream                    an upstream to try [once.NAME] with, which can be told to misbehave
 
@@ -52,7 +55,7 @@ Exit codes:
   0   done, stopped by SIGTERM or SIGINT, or retired by `consort drain`
   1   a mistake in the config, an address or node id in use, or another error
   2   the command line was not understood
-  3   `consort status` found something wrong in the cluster
+  3   `consort status` found something wrong in the cluster, or `consort glue verify` a document that differs
   74  the engine could not be opened, or failed while running";
 
 const SERVE_EXAMPLES: &str = "\
@@ -75,8 +78,8 @@ Exit code 0: the node would start with this. Exit code 1: every mistake is on st
 /// Many nodes, one answer.
 ///
 /// Consort keeps views of event streams exact and live on every node, sends the rows of their time windows to
-/// InfluxDB, webhooks, RabbitMQ or files, and computes an answer once although many servers are asked. It keeps
-/// its data in a local folder, or on Redis, Redis Cluster and RabbitMQ.
+/// InfluxDB, webhooks, RabbitMQ or files, assembles documents from pieces in order, and computes an answer once
+/// although many servers are asked. It keeps its data in a local folder, or on Redis, Redis Cluster and RabbitMQ.
 #[derive(Parser)]
 #[command(name = "consort", version, after_help = EXAMPLES, disable_help_subcommand = true)]
 pub(crate) struct Cli {
@@ -101,6 +104,9 @@ enum Command {
     /// Makes a partition go on that stopped because data was lost
     #[command(after_help = resolve::EXAMPLES)]
     Resolve(ResolveArgs),
+    /// Reads and changes documents of collections, and checks them against the log
+    #[command(subcommand)]
+    Glue(GlueCommand),
     /// Puts load on nodes and checks their answers
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -126,6 +132,7 @@ impl Cli {
             Command::Status(arguments) => status::run(&arguments),
             Command::Drain(arguments) => drain::run(&arguments),
             Command::Resolve(arguments) => resolve::run(&arguments),
+            Command::Glue(command) => glue::run(&command),
             Command::Bench(command) => bench::run(&command),
             Command::Relay(arguments) => relay::run(&arguments),
             Command::SampleUpstream(arguments) => sample_upstream::run(&arguments),

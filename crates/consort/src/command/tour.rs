@@ -21,6 +21,7 @@ pub(super) async fn begin(config: &mut Config) -> Result<(), String> {
 /// What the node answers to the commands of the guide.
 const RIDE_ANSWER: &str = r#"{"accepted":1}"#;
 const VERTICAL_ANSWER: &str = r#"{"view":"skier_vertical","groups":[{"group":{"skier":7,"season":"2026","day":45},"value":210}],"next":null}"#;
+const FILM_ANSWER: &str = r#"{"title":"Metropolis"}"#;
 
 /// What can be tried with the node at `address`, from another shell. Beyond loopback it needs a token, which is not
 /// for printing.
@@ -29,7 +30,7 @@ pub(super) fn guide(address: SocketAddr) -> Vec<String> {
         return Vec::new();
     }
     [
-        "this is the tour: lift rides and six views of them, events by the minute, and a list that is computed once".to_owned(),
+        "this is the tour: lift rides and six views of them, events by the minute, a list that is computed once, and documents".to_owned(),
         "try, from another shell:".to_owned(),
         format!("  curl -d '{{\"time\": 217, \"liftID\": 21}}' http://{address}/skiers/1/seasons/2026/days/45/skiers/7"),
         format!("    {RIDE_ANSWER}"),
@@ -37,6 +38,9 @@ pub(super) fn guide(address: SocketAddr) -> Vec<String> {
         format!("    {VERTICAL_ANSWER}     (after the first ride)"),
         format!("  curl --parallel --parallel-immediate 'http://{address}/once/items/today?position=[0-4]'"),
         "    five answers with the same \"call\": the list was computed once".to_owned(),
+        format!("  curl -X PATCH -H 'content-type: application/merge-patch+json' -d '{{\"title\": \"Metropolis\"}}' 'http://{address}/glue/content/film-1?wait=applied'"),
+        format!("  curl http://{address}/glue/content/film-1"),
+        format!("    {FILM_ANSWER}     (assembled from every piece that was sent)"),
         format!("for everything else, open http://{address}/ in a browser"),
     ]
     .into()

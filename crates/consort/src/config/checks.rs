@@ -91,13 +91,18 @@ fn tokens_file(config: &mut Config, given: &Given, problems: &mut Vec<Problem>) 
 }
 
 fn read_tokens(path: &Path) -> Result<Tokens, String> {
+    Tokens::new(tokens_in(path)?).map_err(|bad| bad.to_string())
+}
+
+/// The tokens in a file, one a line; never none.
+pub(super) fn tokens_in(path: &Path) -> Result<Vec<String>, String> {
     let text = fs::read_to_string(path).map_err(|error| format!("cannot read it: {error}"))?;
     let tokens: Vec<String> =
         text.lines().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect();
     if tokens.is_empty() {
         return Err("it has no tokens; write one a line".to_owned());
     }
-    Tokens::new(tokens).map_err(|bad| bad.to_string())
+    Ok(tokens)
 }
 
 fn reachable_needs_tokens(config: &Config, given: &Given, problems: &mut Vec<Problem>) {

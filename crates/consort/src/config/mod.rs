@@ -14,6 +14,7 @@ pub(crate) mod declared;
 mod defaults;
 mod document;
 pub(crate) mod feeds;
+pub(crate) mod glue;
 mod node_config;
 mod node_tables;
 pub(crate) mod once;
@@ -39,6 +40,7 @@ use std::time::Duration;
 
 pub use defaults::commented_defaults;
 pub use feeds::FeedsConfig;
+pub use glue::{CollectionSettings, GlueConfig, PieceQueue, TenantSettings};
 pub use node_config::{
     ClusterConfig, Durability, EngineConfig, HttpConfig, LogConfig, LogFormat, NodeConfig,
 };

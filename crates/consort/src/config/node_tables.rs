@@ -29,7 +29,7 @@ pub(super) static NODE: PartConfig = PartConfig {
         TableSpec { name: "cluster", doc: "How nodes share the work.", settings: &CLUSTER },
         TableSpec { name: "log", doc: "What the node writes to standard error.", settings: &LOG },
     ],
-    reserved: &["healthz", "readyz", "metrics", "cluster", "console", "glue", "db"],
+    reserved: &["healthz", "readyz", "metrics", "cluster", "console", "db"],
     finish: checks::across,
     ..PartConfig::new("node")
 };

@@ -44,12 +44,28 @@ pub(crate) struct DeclarationSpec {
     pub(crate) settings: &'static [SettingSpec],
     /// Reads one declaration into the config, and tells every mistake in it.
     pub(crate) read: fn(&mut Reader<'_>, &Declaration, &mut Context<'_>),
+    /// The names that it may have.
+    pub(crate) names: NameRule,
     /// Whether settings of other tables name these declarations: they are read before all others.
     pub(crate) named_by_others: bool,
     /// Another declared table whose settings are easily taken for this one's.
     pub(crate) sibling: Option<&'static str>,
     /// Examples for `consort config --defaults`. Together they show every setting.
     pub(crate) examples: &'static [ExampleSpec],
+}
+
+/// Names of declarations: letters, digits, `_` and `-`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NameRule {
+    /// The most characters.
+    pub(crate) most: usize,
+    /// Whether dots are allowed as well; the header then has the name in quotes.
+    pub(crate) dots: bool,
+}
+
+impl NameRule {
+    /// The rule of most declarations.
+    pub(crate) const PLAIN: NameRule = NameRule { most: consort_views::NAME_MOST, dots: false };
 }
 
 /// A declaration to start from.

@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use super::catalog::Catalog;
 use super::declared::{Contents, Declaration, Entry, Node};
-use super::problem::Problem;
+use super::part::NameRule;
+use super::problem::{Place, Problem};
 use super::read::{self, Raw};
 use super::redact::SecretUrl;
 use super::spec::{SettingSpec, names};
@@ -55,7 +56,7 @@ impl<'a> Reader<'a> {
             meant: Vec::new(),
             flawed: *broken,
         };
-        reader.check_name(spec.table, name);
+        reader.check_name(spec.table, spec.names, name);
         reader.check_settings(|setting| catalog.sibling_with(spec, setting));
         reader
     }
@@ -84,10 +85,12 @@ impl<'a> Reader<'a> {
         reader
     }
 
-    fn check_name(&mut self, noun: &str, name: &str) {
-        let wanted = "letters, digits, '_' and '-'";
-        let most = consort_views::NAME_MOST;
-        let checked = read::name(&Raw::Text(name.into()), most, name_character, wanted);
+    fn check_name(&mut self, noun: &str, rule: NameRule, name: &str) {
+        let (allowed, wanted): (fn(char) -> bool, _) = match rule.dots {
+            true => (|c| name_character(c) || c == '.', "letters, digits, '_', '-' and '.'"),
+            false => (name_character, "letters, digits, '_' and '-'"),
+        };
+        let checked = read::name(&Raw::Text(name.into()), rule.most, allowed, wanted);
         if let Err(wrong) = checked {
             let span = self.span.clone();
             self.tell(&span, format!("the name of a {noun} {wrong}"));
@@ -156,6 +159,17 @@ impl<'a> Reader<'a> {
                 None
             }
         }
+    }
+
+    /// Where the table is declared.
+    pub(crate) fn place(&self) -> Place {
+        self.spots.place(&self.span)
+    }
+
+    /// Tells that no declaration may have this name.
+    pub(crate) fn reserved_name(&mut self, why: &str) {
+        let span = self.span.clone();
+        self.tell(&span, format!("[{}] must have another name: {why}", self.table));
     }
 
     /// As messages name it.

@@ -3,6 +3,7 @@
 
 mod declarations;
 mod defaults;
+mod glue;
 mod mistakes;
 mod node;
 mod once;

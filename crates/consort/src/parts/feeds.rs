@@ -41,6 +41,7 @@ impl Part for Feeds {
         Ok(OpenPart {
             workloads: vec![Arc::clone(&part) as _],
             resolver: Some(Arc::new(SinkResolver(part))),
+            tenant_routes: http.tenant_routes(),
             routes: http.routes(),
             links: vec![
                 link("/feeds", "the feeds: changes, such as rows of closed windows, as they come"),

@@ -4,6 +4,7 @@
 //! HTTP, and how it stops. `node.rs` loops over the list and knows none of them.
 
 mod feeds;
+mod glue;
 #[cfg(test)]
 mod guestbook;
 mod once;
@@ -19,7 +20,7 @@ use consort_engines::OpenError;
 use consort_feeds::FeedSpec;
 use consort_server::axum::Router;
 use consort_server::home::Link;
-use consort_server::{Express, LongBodies, Metrics, Resolver};
+use consort_server::{Express, LongBodies, Metrics, Resolver, TenantRoutes};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
@@ -33,6 +34,7 @@ pub fn standard() -> Vec<Arc<dyn Part>> {
     vec![
         Arc::new(streams::Streams),
         Arc::new(feeds::Feeds),
+        Arc::new(glue::Glue),
         Arc::new(once::Once),
         #[cfg(test)]
         Arc::new(guestbook::Guestbook),
@@ -92,6 +94,8 @@ pub struct OpenPart {
     pub express: Express,
     /// Those of its routes that take bodies of any length.
     pub long_bodies: LongBodies,
+    /// Those of its routes that tenants may use.
+    pub tenant_routes: TenantRoutes,
     /// Links to its pages, for `GET /`.
     pub links: Vec<Link>,
     /// What runs while the node runs.
@@ -106,6 +110,7 @@ impl Default for OpenPart {
             routes: Router::new(),
             express: Express::default(),
             long_bodies: LongBodies::default(),
+            tenant_routes: TenantRoutes::default(),
             links: Vec::new(),
             running: Box::new(Idle),
         }

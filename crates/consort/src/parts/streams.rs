@@ -9,10 +9,10 @@ use async_trait::async_trait;
 use consort_cluster::Agreement;
 use consort_feeds::FeedSpec;
 use consort_kernel::Inlet;
-use consort_server::GateKind;
 use consort_server::streams::{self, OtherWays, Streams as StreamsHttp};
 use consort_server::udp::{self, Receiving};
 use consort_server::views::{self, Paths, Views};
+use consort_server::{GateKind, TenantRoutes};
 use consort_views::{StreamsPart, View};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -88,6 +88,7 @@ impl Part for Streams {
             routes,
             express,
             long_bodies: streams.long_bodies(),
+            tenant_routes: TenantRoutes::default(),
             links: vec![
                 link("/streams", "the streams: their fields, and how events come in"),
                 link(
@@ -163,7 +164,7 @@ fn gates(config: &Config) -> BTreeMap<String, GateKind> {
     config.streams().iter().map(|(name, stream)| (name.clone(), kind_of(stream.gate))).collect()
 }
 
-fn kind_of(gate: Gate) -> GateKind {
+pub(super) fn kind_of(gate: Gate) -> GateKind {
     match gate {
         Gate::Adaptive => GateKind::Adaptive,
         Gate::Breaker => GateKind::Breaker,

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use consort_server::axum::Router;
 use consort_server::udp::{Drops, Socket, Source};
-use consort_server::{Express, Limits, LongBodies, Metrics, Server, Tokens};
+use consort_server::{Express, Limits, LongBodies, Metrics, Server, TenantRoutes, Tokens};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -87,6 +87,7 @@ impl Relay {
             metrics,
             express: Express::default(),
             long_bodies: LongBodies::default(),
+            tenant_routes: TenantRoutes::default(),
             routes: Router::new(),
         })
         .await?;

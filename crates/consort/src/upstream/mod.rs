@@ -15,7 +15,8 @@ use consort_server::axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use consort_server::axum::response::{IntoResponse as _, Response};
 use consort_server::axum::{Json, Router, body, routing};
 use consort_server::{
-    BindError, Express, Limits, LongBodies, Metrics, Problem, Server, Tokens, problems,
+    BindError, Express, Limits, LongBodies, Metrics, Problem, Server, TenantRoutes, Tokens,
+    problems,
 };
 use futures::StreamExt as _;
 use parking_lot::Mutex;
@@ -67,6 +68,7 @@ impl SampleUpstream {
         let server = Server::bind(consort_server::Options {
             express: Express::default(),
             long_bodies: LongBodies::default(),
+            tenant_routes: TenantRoutes::default(),
             listen,
             limits: Limits { max_connections: CONNECTIONS_MOST, ..Limits::default() },
             tokens: Tokens::default(),

@@ -21,12 +21,12 @@ const HELD_FOR: Duration = Duration::from_secs(600);
 
 impl Lane {
     /// Counts what waits, from time to time, and raises or ends the alarm.
-    pub(super) async fn count(&self, counted: &mut Option<Duration>, found: Option<&Found>) {
+    pub(super) async fn count(&self, counted: &mut Option<Duration>, found: &Found) {
         let now = self.runtime.elapsed();
         if counted.is_some_and(|last| now.saturating_sub(last) < COUNT_EVERY) {
             return;
         }
-        let Some(next) = found.map(|found| found.stand.next) else { return };
+        let next = found.stand.next;
         let Lane { store, sink_name, spec, shard, .. } = self;
         let feed = &spec.feed;
         let Ok(end) = feed::end(&**store, *shard, feed, next).await else { return };

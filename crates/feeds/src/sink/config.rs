@@ -8,6 +8,7 @@ use url::Url;
 
 use crate::payload::Payload;
 use crate::secret::Secret;
+use crate::subjects::SendMode;
 
 /// A declared sink.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub struct SinkConfig {
     pub name: Name,
     /// What it is.
     pub kind: SinkKind,
+    /// How it gets the changes of documents.
+    pub send: SendMode,
 }
 
 /// The kinds of sinks.
@@ -44,7 +47,14 @@ impl SinkKind {
 
 /// Refuses a sink that cannot take changes with this payload, and says what to do.
 pub fn check_sink(sink: &SinkConfig, payload: &dyn Payload) -> Result<(), String> {
-    let SinkConfig { name, kind } = sink;
+    let SinkConfig { name, kind, send } = sink;
+    if *send == SendMode::States && payload.subjects().is_none() {
+        return Err(format!(
+            "the sink '{name}' takes states: changes of the kind '{}' have none; leave 'send' out in [sink.{name}], or \
+             name another sink",
+            payload.name()
+        ));
+    }
     if !kind.writes_lines() || payload.points().is_some() {
         return Ok(());
     }
@@ -209,7 +219,7 @@ mod tests {
             SinkKind::Amqp(amqp),
             file(FileForm::Ndjson),
         ]
-        .map(|kind| SinkConfig { name: "s".parse().unwrap(), kind })
+        .map(|kind| SinkConfig { name: "s".parse().unwrap(), kind, send: SendMode::Pieces })
         .into()
     }
 

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use consort_cluster::tenure::TenureControl;
 use consort_cluster::{Ended, Part, Tenure, TokioRuntime};
 use consort_feeds::{
-    Delivery, Failed, FeedSpec, FeedsPart, LinePayload, Options, Payload, Retention, Sink, Timing,
-    deliverer_role, parked,
+    Delivery, Failed, FeedSpec, FeedsPart, LinePayload, OpenSink, Options, Payload, Retention,
+    SendMode, Sink, Timing, deliverer_role, parked,
 };
 use consort_kernel::{
     Change, Commit, Moment, Name, Note, Operation, Shard, Store, SystemClock, SystemEntropy, memory,
@@ -82,6 +82,11 @@ pub(crate) fn feed(sinks: &[&str]) -> FeedSpec {
     }
 }
 
+/// A sink that takes every change.
+pub(crate) fn open_sink(text: &str, sink: Arc<dyn Sink>) -> OpenSink {
+    OpenSink { name: name(text), sink, send: SendMode::Pieces }
+}
+
 pub(crate) struct Bed {
     pub(crate) store: Arc<dyn Store>,
 }
@@ -111,7 +116,7 @@ impl Bed {
 
     /// A deliverer of the feed to `sink`, called `s`.
     pub(crate) fn deliver(&self, sink: Arc<dyn Sink>, options: Options) -> Deliverer {
-        let sinks = vec![(name("s"), sink)];
+        let sinks = vec![open_sink("s", sink)];
         Deliverer::start(FeedsPart::with_sinks(vec![feed(&["s"])], sinks, options).unwrap(), "s")
     }
 

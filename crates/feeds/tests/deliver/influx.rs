@@ -1,6 +1,6 @@
 //! Rows into a real InfluxDB.
 
-use consort_feeds::{FeedsPart, InfluxConfig, InfluxTarget, SinkConfig, SinkKind};
+use consort_feeds::{FeedsPart, InfluxConfig, InfluxTarget, SendMode, SinkConfig, SinkKind};
 use consort_testbed::{InfluxServer, eventually};
 
 use crate::bed::{Bed, Deliverer, PATIENCE, START, feed, name, row};
@@ -9,7 +9,7 @@ fn deliverer(bed: &Bed, influx: &InfluxServer) -> Deliverer {
     let database = "events".into();
     let target = InfluxTarget::V1 { database, retention: None, user: None };
     let kind = SinkKind::Influx(InfluxConfig { url: influx.url().parse().unwrap(), target });
-    let sink = SinkConfig { name: name("s"), kind };
+    let sink = SinkConfig { name: name("s"), kind, send: SendMode::Pieces };
     Deliverer::start(FeedsPart::new(vec![feed(&["s"])], &[sink], bed.options()).unwrap(), "s")
 }
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use consort_cluster::worker::{ResolveError, Resume};
-use consort_feeds::{FeedsPart, Sink, deliverer_role};
+use consort_feeds::{FeedsPart, deliverer_role};
 use consort_kernel::{Commit, Note, Operation};
 use consort_testbed::eventually;
 
-use crate::bed::{Bed, Deliverer, PATIENCE, SHARD, Shelf, feed, name, row};
+use crate::bed::{Bed, Deliverer, PATIENCE, SHARD, Shelf, feed, name, open_sink, row};
 
 #[tokio::test]
 async fn rows_arrive_in_order_and_a_successor_goes_on_where_the_last_one_ended() {
@@ -60,8 +60,7 @@ async fn a_dead_sink_holds_back_nobody_and_gets_everything_later() {
     let (dead, live) = (Arc::new(Shelf::default()), Arc::new(Shelf::default()));
     *dead.down.lock() = Some("it is away".into());
     bed.emit((1..=3).map(|n| row("a", "1", n))).await;
-    let sinks: Vec<(_, Arc<dyn Sink>)> =
-        vec![(name("dead"), dead.clone()), (name("live"), live.clone())];
+    let sinks = vec![open_sink("dead", dead.clone()), open_sink("live", live.clone())];
     let feed = || vec![feed(&["dead", "live"])];
     let part = || FeedsPart::with_sinks(feed(), sinks.clone(), bed.options()).unwrap();
     let failing = Deliverer::start(part(), "dead");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use consort_feeds::{FeedsPart, Secret, SinkConfig, SinkKind, WebhookConfig};
+use consort_feeds::{FeedsPart, Secret, SendMode, SinkConfig, SinkKind, WebhookConfig};
 use consort_testbed::eventually;
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -61,7 +61,8 @@ async fn hear(mut stream: TcpStream, answer: &str) -> (String, String) {
 fn deliverer(bed: &Bed, url: &str, allow_private: bool) -> Deliverer {
     let secret = Some(Secret::new("0123456789abcdef"));
     let webhook = WebhookConfig { url: url.parse().unwrap(), secret, allow_private };
-    let sink = SinkConfig { name: name("s"), kind: SinkKind::Webhook(webhook) };
+    let sink =
+        SinkConfig { name: name("s"), kind: SinkKind::Webhook(webhook), send: SendMode::Pieces };
     Deliverer::start(FeedsPart::new(vec![feed(&["s"])], &[sink], bed.options()).unwrap(), "s")
 }
 

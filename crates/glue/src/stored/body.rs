@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::etag::DocumentTag;
 use super::pack::{Packer, StoredFormatError, Unpacker};
 
-const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 
 /// A document with the state that it is of. A reader that finds head and body of different states reads both again.
 #[derive(Clone, Debug, PartialEq, Eq)]

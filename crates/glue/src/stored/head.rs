@@ -10,7 +10,7 @@ use super::place::PiecePlace;
 use crate::Reason;
 use crate::bounds::{MAX_SKIPPED_RANGES, MAX_SOURCES};
 
-const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 const FORMAT: &str = "head";
 
 /// Whether there is a document.

@@ -7,7 +7,7 @@ use super::outcome::PieceOutcome;
 use super::pack::{Packer, StoredFormatError, Unpacker};
 use super::place::PiecePlace;
 
-const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 
 /// The first piece that came with an idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use super::pack::{Packer, StoredFormatError, Unpacked, Unpacker};
 use super::place::PiecePlace;
 use crate::{Reason, Rejection};
 
-const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 const FORMAT: &str = "outcome";
 
 /// The most bytes of a rejection's detail in cells and entries: outcomes are kept by the thousand.

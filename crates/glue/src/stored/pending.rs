@@ -10,7 +10,7 @@ use super::place::PiecePlace;
 use super::record::{PieceRecord, SourceNumber};
 use crate::bounds::{MAX_PASSED_RANGES, MAX_PENDING_PIECES};
 
-const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 const FORMAT: &str = "pending cell";
 
 /// Where a waiting piece stands.

@@ -9,7 +9,7 @@ use super::etag::DocumentTag;
 use super::pack::{Packer, StoredFormatError, Unpacker};
 use crate::PieceForm;
 
-const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 const FORMAT: &str = "piece";
 
 const KEY: u8 = 1;

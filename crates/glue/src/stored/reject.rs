@@ -9,7 +9,7 @@ use super::place::PiecePlace;
 use super::record::PieceRecord;
 use crate::{PieceForm, Reason, Rejection};
 
-const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 
 /// A larger piece is read from its place in the log, while the log keeps it.
 pub const MAX_INLINE: usize = 16 << 10;

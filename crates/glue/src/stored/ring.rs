@@ -8,7 +8,7 @@ use super::pack::{Packer, StoredFormatError, Unpacker};
 use super::place::PiecePlace;
 use crate::PieceForm;
 
-const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 
 /// One version of a document's history.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use crate::PieceForm;
 /// The part that the words belong to, in the cluster's control records.
 pub const PART: &str = "glue";
 
-const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 const FORMAT: &str = "control word";
 
 /// The largest replacement of a retry. A control record carries it as base64, within the 2 MiB of a record.

@@ -150,20 +150,26 @@ fn at_work(role: &RoleStatus) -> Problem {
     Problem::new(problems::AT_WORK, detail)
 }
 
-/// Refuses an order whose body does not say it is JSON, or is too long. An HTML form cannot say so, so no form can send
-/// an operator's orders, whatever a browser tells about the page it is on.
+/// Refuses an order whose body does not say it is JSON, or is too long.
 fn check_order(headers: &HeaderMap, body: &[u8]) -> Result<(), Problem> {
-    let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let media_type = given.and_then(|given| given.split(';').next()).unwrap_or_default();
-    if !media_type.trim().eq_ignore_ascii_case("application/json") {
-        let detail = "this needs a JSON body; send 'Content-Type: application/json'";
-        return Err(Problem::new(problems::CONTENT_TYPE, detail));
-    }
+    needs_json(headers)?;
     if body.len() > ORDER_MOST {
         let detail = format!("the body of an order has at most {ORDER_MOST} bytes");
         return Err(Problem::new(problems::BODY_TOO_LARGE, detail));
     }
     Ok(())
+}
+
+/// Refuses a body that does not say it is JSON. An HTML form cannot say so, so no form can send an operator's
+/// orders, whatever a browser tells about the page it is on.
+pub(crate) fn needs_json(headers: &HeaderMap) -> Result<(), Problem> {
+    let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let media_type = given.and_then(|given| given.split(';').next()).unwrap_or_default();
+    if media_type.trim().eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    let detail = "this needs a JSON body; send 'Content-Type: application/json'";
+    Err(Problem::new(problems::CONTENT_TYPE, detail))
 }
 
 /// The body of a request to drain a node: `{}`.

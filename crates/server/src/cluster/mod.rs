@@ -22,6 +22,7 @@ use crate::health::Probe;
 use crate::metrics::Metrics;
 use crate::problem::Problem;
 use crate::problems;
+pub(crate) use answers::needs_json;
 use looks::{FRESH_FOR, Looks};
 use metrics::ClusterMetrics;
 pub use resolver::{Resolved, Resolver, Resolvers, Resolving};

@@ -6,15 +6,17 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use consort_feeds::{Page, Place, parked};
+use consort_feeds::{BadCursor, FeedCursor, FeedPage, FeedSpec};
 use consort_kernel::{Budget, Change, ReadError};
 use serde_json::json;
 
+use super::asked::{Asked, NOW};
 use super::{Feeds, Seat, events};
 use crate::problem::Problem;
 use crate::problems;
+use crate::tenants::Caller;
 
 /// Where a page says how to go on.
 const CURSOR: HeaderName = HeaderName::from_static("consort-cursor");
@@ -22,29 +24,8 @@ const CURSOR: HeaderName = HeaderName::from_static("consort-cursor");
 /// Where a subscriber that comes again says where it was.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// Changes in a page, unless it is said how many, and at most.
-const LIMIT: usize = 100;
-const LIMIT_MOST: usize = 1_000;
-
-/// The longest wait for a change, in seconds: below the time after which most proxies give up.
-const WAIT_MOST: u64 = 30;
-
-/// How many parked changes are shown of each shard.
-const PARKED_SHOWN: usize = 100;
-
-/// Stands for the place behind the newest change.
-const NOW: &str = "now";
-
 /// When a client that could not be answered should ask again.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
-
-/// How a feed is to be read.
-#[derive(Debug, PartialEq, Eq)]
-struct Asked {
-    after: Option<String>,
-    limit: usize,
-    wait: Duration,
-}
+pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// `GET /feeds`
 pub(super) async fn list(State(feeds): State<Feeds>) -> Json<serde_json::Value> {
@@ -61,42 +42,45 @@ pub(super) async fn feed(
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
+    extensions: Extensions,
 ) -> Result<Response, Problem> {
+    let caller = Caller::from_extensions(&extensions);
     let path = path.map_or_else(|_| String::new(), |Path(path)| path);
-    let Some(feed) = feeds.0.catalog.find(&path) else {
-        return Err(no_such_feed(&feeds, &path));
+    // Feeds without tenants are the operator's: for a tenant they do not exist.
+    let is_open = |feed: &FeedSpec| caller == Caller::Operator || feed.payload.subjects().is_some();
+    let Some(feed) = feeds.0.catalog.find(&path).filter(|feed| is_open(feed)) else {
+        return Err(no_such_feed(&feeds, &path, is_open));
     };
     let asked = Asked::read(query.as_deref())?;
-    let seat = feeds.subscribe(feed)?;
+    let selection = asked.selection(feed, &caller, &headers)?;
+    let seat = feeds.subscribe(feed, selection)?;
     let last_id = headers.get(LAST_EVENT_ID).and_then(|id| id.to_str().ok());
     // A browser that comes again asks with the query it began with, and tells how far it has come since.
     let after = last_id.filter(|id| !id.is_empty()).or(asked.after.as_deref());
-    let place = match after {
-        None => seat.subscription.oldest().await.map_err(|error| failed(&error))?,
-        Some(NOW) => seat.subscription.newest().await.map_err(|error| failed(&error))?,
-        Some(text) => seat
-            .subscription
-            .place(text)
-            .map_err(|error| Problem::new(problems::INVALID_CURSOR, error.to_string()))?,
+    let subscription = &seat.subscription;
+    let from = match after {
+        None => subscription.oldest().await.map_err(|error| failed(&error))?,
+        Some(NOW) => subscription.newest().await.map_err(|error| failed(&error))?,
+        Some(text) => subscription.cursor(text).map_err(|error| bad_cursor(&error))?,
     };
     match wants_events(&headers) {
-        true => events::stream(seat, place).await,
-        false => page(seat, &place, &asked).await,
+        true => events::stream(seat, from).await,
+        false => page(seat, &from, &asked).await,
     }
 }
 
 /// Some changes, one a line.
-async fn page(mut seat: Seat, place: &Place, asked: &Asked) -> Result<Response, Problem> {
+async fn page(mut seat: Seat, from: &FeedCursor, asked: &Asked) -> Result<Response, Problem> {
     let subscription = seat.subscription.clone();
     let page = tokio::select! {
         biased;
-        page = subscription.read(place, asked.limit, asked.wait) => page,
-        () = seat.until_closed() => subscription.read(place, asked.limit, Duration::ZERO).await,
+        page = subscription.read(from, asked.limit, asked.wait) => page,
+        () = seat.until_closed() => subscription.read(from, asked.limit, Duration::ZERO).await,
     };
-    let Page { changes, next } = page.map_err(|error| failed(&error))?;
+    let FeedPage { changes, next } = page.map_err(|error| failed(&error))?;
     let (mut body, mut budget) = (String::new(), Budget::default());
-    for (change, _) in &changes {
-        let line = shown(change.as_ref());
+    for row in &changes {
+        let line = shown(row.change.as_ref());
         body.push_str(&line);
         body.push('\n');
         budget.spend(line.len()).await;
@@ -109,54 +93,6 @@ async fn page(mut seat: Seat, place: &Place, asked: &Asked) -> Result<Response, 
         headers.insert(CURSOR, next);
     }
     Ok(response)
-}
-
-/// `GET /sinks`
-pub(super) async fn sinks(State(feeds): State<Feeds>) -> Json<serde_json::Value> {
-    let names: Vec<&str> = feeds.0.sinks.iter().map(|sink| sink.as_str()).collect();
-    Json(json!({ "sinks": names }))
-}
-
-/// `GET /sinks/{sink}/parked`
-pub(super) async fn parked(
-    State(feeds): State<Feeds>,
-    name: Result<Path<String>, PathRejection>,
-) -> Result<Response, Problem> {
-    let name = name.map_or_else(|_| String::new(), |Path(name)| name);
-    let Some(sink) = feeds.0.sinks.iter().find(|sink| sink.as_str() == name) else {
-        let known = feeds.0.sinks.iter().map(|sink| format!("'{sink}'")).collect();
-        let detail = format!("there is no sink '{}'; {}", short(&name), there_are(known));
-        return Err(Problem::new(problems::NO_SUCH_SINK, detail));
-    };
-    let lines = parked::newest(&*feeds.0.store, sink, PARKED_SHOWN).await;
-    let lines = lines.map_err(|error| failed(&error))?;
-    Ok(Json(json!({"sink": sink.as_str(), "parked": lines})).into_response())
-}
-
-impl Asked {
-    fn read(query: Option<&str>) -> Result<Asked, Problem> {
-        let bad = |detail: String| Problem::new(problems::INVALID_QUERY, detail);
-        let mut asked = Asked { after: None, limit: LIMIT, wait: Duration::ZERO };
-        for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
-            let number = value.parse::<u64>().ok();
-            match (&*name, number) {
-                ("after", _) => asked.after = Some(value.into_owned()).filter(|v| !v.is_empty()),
-                ("limit", Some(limit @ 1..)) => {
-                    asked.limit = usize::try_from(limit).unwrap_or(LIMIT_MOST).min(LIMIT_MOST);
-                }
-                ("wait", Some(wait)) => asked.wait = Duration::from_secs(wait.min(WAIT_MOST)),
-                ("limit", _) => {
-                    return Err(bad("'limit' must be a number of changes, from 1".into()));
-                }
-                ("wait", _) => return Err(bad("'wait' must be a number of seconds".into())),
-                _ => {
-                    let known = "a feed takes 'after', 'limit' and 'wait'";
-                    return Err(bad(format!("unknown parameter '{}'; {known}", short(&name))));
-                }
-            }
-        }
-        Ok(asked)
-    }
 }
 
 /// A change in one line, or a line that says that this release cannot read it.
@@ -172,7 +108,8 @@ pub(super) fn failed(error: &ReadError) -> Problem {
         ReadError::Trimmed { .. } | ReadError::Lost { .. } => {
             let detail = format!(
                 "the feed cannot be taken up at this cursor: {error}. Begin again without 'after', with the \
-                 oldest change that is kept, or with after={NOW}; a query of the present state tells what was missed"
+                 oldest change that is kept, or with after={NOW}; a query of the present state tells what was missed, \
+                 and a listing of documents gives the cursor that it begins at"
             );
             Problem::new(problems::CURSOR_GONE, detail)
         }
@@ -183,8 +120,13 @@ pub(super) fn failed(error: &ReadError) -> Problem {
     }
 }
 
-fn no_such_feed(feeds: &Feeds, path: &str) -> Problem {
-    let known = feeds.0.catalog.all().map(|feed| served_at(&feed.path)).collect();
+fn bad_cursor(error: &BadCursor) -> Problem {
+    Problem::new(problems::INVALID_CURSOR, error.to_string())
+}
+
+fn no_such_feed(feeds: &Feeds, path: &str, is_open: impl Fn(&FeedSpec) -> bool) -> Problem {
+    let known = feeds.0.catalog.all().filter(|feed| is_open(feed));
+    let known = known.map(|feed| served_at(&feed.path)).collect();
     let asked = served_at(&short(path));
     let detail = format!("there is no feed '{asked}'; {}", there_are(known));
     Problem::new(problems::NO_SUCH_FEED, detail)
@@ -195,14 +137,14 @@ fn served_at(path: &str) -> String {
     format!("/feeds/{path}")
 }
 
-fn there_are(known: Vec<String>) -> String {
+pub(super) fn there_are(known: Vec<String>) -> String {
     match known.is_empty() {
         true => "this node's config declares none".into(),
         false => format!("there are {}", known.join(", ")),
     }
 }
 
-fn short(text: &str) -> String {
+pub(super) fn short(text: &str) -> String {
     text.chars().take(100).collect()
 }
 
@@ -211,29 +153,4 @@ fn wants_events(headers: &HeaderMap) -> bool {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
     let mut types = accept.unwrap_or_default().split(',');
     types.any(|one| one.trim().to_ascii_lowercase().starts_with("text/event-stream"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_asked_for_is_read_within_bounds() {
-        let asked = |query| Asked::read(Some(query)).map_err(|problem| problem.detail().to_owned());
-        let default = Asked { after: None, limit: LIMIT, wait: Duration::ZERO };
-        assert_eq!(asked(""), Ok(default));
-        let wait = Duration::from_secs(2);
-        let given = Asked { after: Some("now".into()), limit: 7, wait };
-        assert_eq!(asked("after=now&limit=7&wait=2"), Ok(given));
-        let most = Asked { after: None, limit: LIMIT_MOST, wait: Duration::from_secs(WAIT_MOST) };
-        assert_eq!(asked("after=&limit=99999999999&wait=9999"), Ok(most));
-        for (query, words) in [
-            ("limit=0", "'limit' must be"),
-            ("limit=x", "'limit' must be"),
-            ("wait=-1", "'wait' must be"),
-            ("from=1", "unknown parameter 'from'"),
-        ] {
-            assert!(asked(query).unwrap_err().contains(words), "{query}");
-        }
-    }
 }

@@ -7,7 +7,7 @@ use axum::body::{Body, Bytes};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
-use consort_feeds::{Page, Place};
+use consort_feeds::{FeedCursor, FeedPage};
 use consort_kernel::Budget;
 use futures::stream;
 
@@ -29,19 +29,19 @@ const NO_BUFFER: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 struct Streamed {
     seat: Seat,
-    place: Place,
+    cursor: FeedCursor,
     over: bool,
 }
 
-/// What follows `place`, for as long as the client stays.
-pub(super) async fn stream(seat: Seat, place: Place) -> Result<Response, Problem> {
+/// The changes behind `from`, for as long as the client stays.
+pub(super) async fn stream(seat: Seat, from: FeedCursor) -> Result<Response, Problem> {
     // What cannot be read from the beginning is told by the answer's status.
-    let first = seat.subscription.read(&place, PAGE, Duration::ZERO).await;
+    let first = seat.subscription.read(&from, PAGE, Duration::ZERO).await;
     let first = first.map_err(|error| failed(&error))?;
     // An event without data, which sets the id: a client that is cut off before the first change comes again
     // to this very place.
-    let hello = format!("retry: {COME_AGAIN}\nid: {}\n\n{}", place.encode(), written(&first).await);
-    let state = Streamed { seat, place: first.next, over: false };
+    let hello = format!("retry: {COME_AGAIN}\nid: {}\n\n{}", from.encode(), written(&first).await);
+    let state = Streamed { seat, cursor: first.next, over: false };
     let rest = stream::unfold(state, async |state| {
         let (text, state) = state.next().await?;
         Some((Ok::<_, Infallible>(Bytes::from(text)), state))
@@ -64,13 +64,15 @@ impl Streamed {
         let page = tokio::select! {
             biased;
             () = self.seat.until_closed() => return None,
-            page = subscription.read(&self.place, PAGE, KEEP_ALIVE) => page,
+            page = subscription.read(&self.cursor, PAGE, KEEP_ALIVE) => page,
         };
         let text = match page {
-            Ok(page) if page.changes.is_empty() => ": nothing new\n\n".to_owned(),
+            Ok(page) if page.changes.is_empty() && page.next == self.cursor => {
+                ": nothing new\n\n".to_owned()
+            }
             Ok(page) => {
                 let text = written(&page).await;
-                self.place = page.next;
+                self.cursor = page.next;
                 text
             }
             // The client comes again, with the id of the last change; if its place is gone, it is told so then.
@@ -84,11 +86,17 @@ impl Streamed {
     }
 }
 
-/// The changes as events. A page may have megabytes, so others run meanwhile.
-async fn written(page: &Page) -> String {
+/// The changes as events. A page may have megabytes, so others run meanwhile. A page without changes, whose cursor has
+/// moved over those of others, is an event without data, which sets the id.
+async fn written(page: &FeedPage) -> String {
     let (mut text, mut budget) = (String::new(), Budget::default());
-    for (change, place) in &page.changes {
-        let event = format!("id: {}\ndata: {}\n\n", place.encode(), shown(change.as_ref()));
+    if page.changes.is_empty() {
+        return format!("id: {}\n\n", page.next.encode());
+    }
+    for row in &page.changes {
+        let id = row.cursor.as_ref().map(|cursor| format!("id: {}\n", cursor.encode()));
+        let change = shown(row.change.as_ref());
+        let event = format!("{}data: {change}\n\n", id.unwrap_or_default());
         text.push_str(&event);
         budget.spend(event.len()).await;
     }
@@ -101,7 +109,7 @@ mod tests {
     use std::sync::Arc;
     use std::task::Poll;
 
-    use consort_feeds::{FeedSpec, Payload, Retention, Subscription};
+    use consort_feeds::{FeedSpec, PageChange, Payload, Retention, Subscription};
     use consort_kernel::{Change, Moment, SystemClock, memory};
     use futures::poll;
     use serde_json::json;
@@ -123,7 +131,7 @@ mod tests {
     }
 
     /// Twenty changes, each as large as a step.
-    async fn large_page() -> Page {
+    async fn large_page() -> FeedPage {
         let (_, store) = memory::open(1, Arc::new(SystemClock::default()));
         let feed = FeedSpec {
             path: "test/notes".to_owned(),
@@ -132,10 +140,11 @@ mod tests {
             retention: Retention::default(),
             sinks: Vec::new(),
         };
-        let place = Subscription::new(Arc::new(store), Arc::new(feed)).oldest().await.unwrap();
+        let cursor = Subscription::new(Arc::new(store), Arc::new(feed)).oldest().await.unwrap();
         let payload = to_raw_value(&json!({ "text": "x".repeat(64 << 10) })).unwrap();
         let change = Change { subject: "a".to_owned(), time: Moment(0), revision: 1, payload };
-        Page { changes: vec![(Some(change), place.clone()); 20], next: place }
+        let row = PageChange { change: Some(change), cursor: Some(cursor.clone()) };
+        FeedPage { changes: vec![row; 20], next: cursor }
     }
 
     #[tokio::test]

@@ -1,28 +1,34 @@
 //! Feeds over HTTP: subscriptions to changes, and the changes that sinks refused.
 
 mod answers;
+mod asked;
 mod catalog;
 mod events;
 mod metrics;
+mod sinks;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::routing::get;
+use axum::routing::{get, post};
 use consort_cluster::Runtime;
-use consort_feeds::{FeedSpec, Figures, Subscription};
+use consort_feeds::{FeedSelection, FeedSpec, Figures, Subscription};
 use consort_kernel::{Name, Store};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::metrics::Metrics;
 use crate::problem::Problem;
 use crate::problems;
+use crate::tenants::TenantRoutes;
 pub use catalog::Catalog;
 
 /// Subscribers that a node has at once. Each one that waits looks at every shard, once a second at least.
 const SUBSCRIBERS: usize = 100;
+
+/// The route of a feed.
+const FEED_ROUTE: &str = "/feeds/{*path}";
 
 /// When one for whom there is no room should come again.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
@@ -70,9 +76,10 @@ impl Feeds {
     pub fn routes(&self) -> Router {
         Router::new()
             .route("/feeds", get(answers::list))
-            .route("/feeds/{*path}", get(answers::feed))
-            .route("/sinks", get(answers::sinks))
-            .route("/sinks/{sink}/parked", get(answers::parked))
+            .route(FEED_ROUTE, get(answers::feed))
+            .route("/sinks", get(sinks::sinks))
+            .route("/sinks/{sink}/parked", get(sinks::parked))
+            .route("/sinks/{sink}/parked/release", post(sinks::release))
             .with_state(self.clone())
     }
 
@@ -81,8 +88,13 @@ impl Feeds {
         self.0.closed.send_replace(true);
     }
 
-    /// The subscription to a feed, with room for it.
-    fn subscribe(&self, feed: &Arc<FeedSpec>) -> Result<Seat, Problem> {
+    /// The routes that tenants may use: their own changes in the feeds of documents.
+    pub fn tenant_routes(&self) -> TenantRoutes {
+        TenantRoutes::default().with(FEED_ROUTE)
+    }
+
+    /// The subscription to a part of a feed, with room for it.
+    fn subscribe(&self, feed: &Arc<FeedSpec>, selection: FeedSelection) -> Result<Seat, Problem> {
         let Ok(permit) = Arc::clone(&self.0.room).try_acquire_owned() else {
             let detail = format!(
                 "this node has {SUBSCRIBERS} subscribers, and no room for more; ask another node, or again later"
@@ -90,8 +102,11 @@ impl Feeds {
             let full = Problem::new(problems::TOO_MANY_SUBSCRIBERS, detail);
             return Err(full.retry_after(RETRY_AFTER));
         };
+        let store = Arc::clone(&self.0.store);
+        let subscription = Subscription::with_selection(store, Arc::clone(feed), selection);
         Ok(Seat {
-            subscription: Subscription::new(Arc::clone(&self.0.store), Arc::clone(feed)),
+            subscription: subscription
+                .map_err(|error| Problem::new(problems::INVALID_QUERY, error.to_string()))?,
             closed: self.0.closed.subscribe(),
             _permit: permit,
         })

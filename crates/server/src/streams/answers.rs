@@ -41,7 +41,7 @@ pub(super) fn accepted(place: &Place) -> Response {
 }
 
 /// One event could not be appended, or not for certain.
-pub(super) fn failed(error: IngressError) -> Problem {
+pub(crate) fn failed(error: IngressError) -> Problem {
     match error {
         IngressError::Overloaded(refused) => overloaded(refused),
         IngressError::Key(error) => key_not_claimed(&error),
@@ -156,7 +156,7 @@ impl Appended {
 }
 
 /// Says a position in a head, if it is not too long for one.
-pub(super) fn tell_position(headers: &mut HeaderMap, position: &str) {
+pub(crate) fn tell_position(headers: &mut HeaderMap, position: &str) {
     if !position.is_empty()
         && position.len() <= POSITION_MOST
         && let Ok(position) = HeaderValue::try_from(position)

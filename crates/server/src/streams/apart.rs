@@ -14,17 +14,17 @@ use futures::{SinkExt as _, StreamExt as _};
 
 /// Bodies up to this size are small: a hundred single events, or what an agent sends every few seconds. Taking one
 /// costs less than a millisecond, in steps.
-pub(super) const SMALL: u64 = 64 * 1024;
+pub(crate) const SMALL: u64 = 64 * 1024;
 
 /// A body as it comes.
-pub(super) enum Pieces {
+pub(crate) enum Pieces {
     Here(BodyDataStream),
     /// Another task reads it. Two pieces may wait.
     HandedOver(mpsc::Receiver<Result<Bytes, axum::Error>>),
 }
 
 impl Pieces {
-    pub(super) async fn next(&mut self) -> Option<Result<Bytes, axum::Error>> {
+    pub(crate) async fn next(&mut self) -> Option<Result<Bytes, axum::Error>> {
         match self {
             Pieces::Here(body) => body.next().await,
             Pieces::HandedOver(pieces) => pieces.next().await,
@@ -33,12 +33,12 @@ impl Pieces {
 }
 
 /// Whether a body is known to be small.
-pub(super) fn is_small(body: &Body) -> bool {
+pub(crate) fn is_small(body: &Body) -> bool {
     body.size_hint().upper().is_some_and(|most| most <= SMALL)
 }
 
 /// Does the work of a body on `threads`, while this task reads the body. Dropping it ends the work at its next await.
-pub(super) async fn read<T, F>(
+pub(crate) async fn read<T, F>(
     threads: &Arc<dyn Runtime>,
     body: Body,
     work: impl FnOnce(Pieces) -> F,
@@ -66,7 +66,7 @@ where
 }
 
 /// Does some work on `threads`. Dropping it ends the work at its next await.
-pub(super) async fn run<T: Send + 'static>(
+pub(crate) async fn run<T: Send + 'static>(
     threads: &Arc<dyn Runtime>,
     work: impl Future<Output = T> + Send + 'static,
 ) -> T {

@@ -21,18 +21,18 @@ const STEP_PRICE: usize = STEP_COST / 8;
 /// How much a compressed body may become: thirty-two of the largest bodies that are kept whole by default. A client
 /// pays for each byte of a plain body, so that one may be of any length; for an inflated byte it pays as little as a
 /// thousandth. Agents that write lines send far less at once.
-pub(super) const INFLATED_MOST: u64 = 256 * 1024 * 1024;
+pub(crate) const INFLATED_MOST: u64 = 256 * 1024 * 1024;
 
 /// How a body is written on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Coding {
+pub(crate) enum Coding {
     Identity,
     Gzip,
 }
 
 impl Coding {
     /// By the header `Content-Encoding`.
-    pub(super) fn of(headers: &HeaderMap) -> Result<Coding, Problem> {
+    pub(crate) fn of(headers: &HeaderMap) -> Result<Coding, Problem> {
         let Some(given) = headers.get(header::CONTENT_ENCODING) else {
             return Ok(Coding::Identity);
         };
@@ -50,7 +50,7 @@ impl Coding {
 
 /// The pieces of a body, inflated.
 #[derive(Debug)]
-pub(super) struct Inflate {
+pub(crate) struct Inflate {
     decoder: Option<MultiGzDecoder<Vec<u8>>>,
     piece: Bytes,
     begun: bool,
@@ -59,24 +59,24 @@ pub(super) struct Inflate {
 }
 
 impl Inflate {
-    pub(super) fn new(coding: Coding) -> Inflate {
+    pub(crate) fn new(coding: Coding) -> Inflate {
         let decoder = (coding == Coding::Gzip).then(|| MultiGzDecoder::new(Vec::new()));
         Inflate { decoder, piece: Bytes::new(), begun: false, left: INFLATED_MOST }
     }
 
     /// Takes the next piece, when [`next`](Inflate::next) has no more of the last.
-    pub(super) fn feed(&mut self, piece: Bytes) {
+    pub(crate) fn feed(&mut self, piece: Bytes) {
         self.begun |= !piece.is_empty();
         self.piece = piece;
     }
 
     /// What a step costs beside its bytes.
-    pub(super) fn step_price(&self) -> usize {
+    pub(crate) fn step_price(&self) -> usize {
         if self.decoder.is_some() { STEP_PRICE } else { 0 }
     }
 
     /// The next step of what was fed. It is empty where compressed bytes became nothing.
-    pub(super) fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+    pub(crate) fn next(&mut self) -> Result<Option<Bytes>, Problem> {
         if self.piece.is_empty() {
             return Ok(None);
         }
@@ -94,7 +94,7 @@ impl Inflate {
     }
 
     /// What is left when the body has ended, which must be where the compressed data does.
-    pub(super) fn end(&mut self) -> Result<Option<Bytes>, Problem> {
+    pub(crate) fn end(&mut self) -> Result<Option<Bytes>, Problem> {
         let Some(decoder) = self.decoder.as_mut().filter(|_| self.begun) else { return Ok(None) };
         decoder.try_finish().map_err(|_| not_gzip())?;
         let inflated = std::mem::take(decoder.get_mut());

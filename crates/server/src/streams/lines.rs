@@ -4,7 +4,7 @@
 use bytes::{Buf, Bytes, BytesMut};
 
 /// The longest line. A longer one is skipped to its end, and told.
-pub(super) const LINE_MOST: usize = consort_kernel::limits::RECORD_BYTES;
+pub(crate) const LINE_MOST: usize = consort_kernel::limits::RECORD_BYTES;
 
 /// Finds the lines of a body that comes in pieces.
 pub trait Split: Send {
@@ -27,7 +27,7 @@ pub trait Split: Send {
 
 /// Where a body has been split so far.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
+pub(crate) struct Lines {
     /// The beginning of a line whose end has not come.
     rest: BytesMut,
     /// What came last, and was not split yet.
@@ -48,7 +48,7 @@ pub enum Line<'a> {
 
 impl Line<'_> {
     /// How many bytes of it were looked at.
-    pub(super) fn length(&self) -> usize {
+    pub(crate) fn length(&self) -> usize {
         match self {
             Line::Whole(line, _) => line.len(),
             // Its bytes were counted when they came.

@@ -1,13 +1,13 @@
 //! The door of the streams: events come in by HTTP, are checked, appended, and acknowledged when they are
 //! durable.
 
-mod answers;
-mod apart;
+pub(crate) mod answers;
+pub(crate) mod apart;
 mod bulk;
-mod inflate;
+pub(crate) mod inflate;
 mod influx;
 mod json_list;
-mod lines;
+pub(crate) mod lines;
 mod list;
 #[cfg(test)]
 mod overload;

@@ -7,8 +7,8 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::routing::{get, post};
 use consort_server::{
-    Drained, Express, Handle, Limits, LongBodies, Metrics, Options, Probe, Server, Tokens,
-    WebPolicy, axum,
+    Drained, Express, Handle, Limits, LongBodies, Metrics, Options, Probe, Server, TenantRoutes,
+    Tokens, WebPolicy, axum,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -37,6 +37,7 @@ pub(crate) fn options() -> Options {
         metrics: Metrics::new("1.2.3"),
         express: Express::default(),
         long_bodies: LongBodies::default(),
+        tenant_routes: TenantRoutes::default(),
         routes: Router::new()
             .route("/echo", post(|body: Bytes| async move { body }))
             .route("/ignore", post(|| async { "not read" }))

@@ -4,6 +4,7 @@ mod answers;
 mod bounds;
 mod client;
 mod cluster;
+mod documents;
 mod express;
 mod feeds;
 mod framing;

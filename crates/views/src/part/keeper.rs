@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use consort_cluster::worker::Cells;
+use consort_cluster::retention::trim_log;
 use consort_cluster::{Ended, Runtime, Tenure};
-use consort_kernel::{Cursor, Log, Most, Name, Partition, ReadError, Shard, Store, Timestamp};
+use consort_kernel::{Cursor, Log, Most, Name, Partition, ReadError, Shard, Store};
 
 use super::PIPELINE;
 use crate::keys;
@@ -52,42 +52,9 @@ impl Keeper {
 
     /// Trims what is applied and older than the stream keeps.
     async fn trim(&self, partition: &Partition) -> Result<(), String> {
-        let told = |error: &dyn std::fmt::Display| format!("{partition} is not trimmed: {error}");
-        let cells = Cells::new(&PIPELINE, partition, self.store.shards());
-        let checkpoint = cells.read_checkpoint(&*self.store).await.map_err(|error| told(&error))?;
-        // The entry that the checkpoint vouches for stays.
-        let Some((applied, _)) = checkpoint.stand.last else { return Ok(()) };
-        let now = self.store.now().await.map_err(|error| told(&error))?;
-        let oldest = Timestamp(now.0.saturating_sub(millis(self.stream.retain)));
-        let first = self.log.first(partition).await.map_err(|error| told(&error))?;
-        let before = self.first_kept(partition, first, applied, oldest).await;
-        match before.map_err(|error| told(&error))? {
-            before if before > first => {
-                self.log.trim(partition, before).await.map_err(|error| told(&error))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// The first entry from `low` on that is not older than `oldest`, at most `high`: found by halving,
-    /// since times of frames grow with their offsets, or nearly.
-    async fn first_kept(
-        &self,
-        partition: &Partition,
-        mut low: u64,
-        mut high: u64,
-        oldest: Timestamp,
-    ) -> Result<u64, ReadError> {
-        while low < high {
-            let middle = low + (high - low) / 2;
-            let cursor = Cursor { next: middle, last: None };
-            let found = self.log.read(partition, &cursor, Most::entries(1), Duration::ZERO).await?;
-            match found.first() {
-                Some(entry) if entry.frame.time < oldest => low = entry.offset.max(middle) + 1,
-                _ => high = middle,
-            }
-        }
-        Ok(low.min(high))
+        let (log, store) = (&*self.log, &*self.store);
+        let trimmed = trim_log(log, store, &PIPELINE, partition, self.stream.retain).await;
+        trimmed.map_err(|error| format!("{partition} is not trimmed: {error}"))
     }
 
     /// Lets go of all but the last lines of a list.
@@ -115,19 +82,15 @@ impl Keeper {
     }
 }
 
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use bytes::Bytes;
     use consort_cluster::TokioRuntime;
     use consort_cluster::format;
-    use consort_cluster::worker::{Checkpoint, Stand};
+    use consort_cluster::worker::{Cells, Checkpoint, Stand};
     use consort_kernel::{
-        Clock, Commit, Frame, FrameKind, ManualClock, Note, Operation, Producer, memory,
+        Clock, Commit, Frame, FrameKind, ManualClock, Note, Operation, Producer, Timestamp, memory,
     };
 
     const MINUTE: u64 = 60_000;

@@ -6,8 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use consort_kernel::memory::{MemoryLog, MemoryStore};
 use consort_kernel::{
-    AppendError, Cell, Cursor, Frame, FrameKind, Key, Kind, Log, ManualClock, Most, Partition,
-    Producer, SeededEntropy, Shard, Store, Timestamp, Value, memory, shard_of,
+    AppendError, Cell, Cursor, Fault, Frame, FrameKind, Key, Kind, Log, ManualClock, Most,
+    Partition, Producer, ReadError, SeededEntropy, Shard, Store, Timestamp, Value, memory,
+    shard_of,
 };
 use parking_lot::Mutex;
 use tokio::sync::watch;

@@ -1,5 +1,6 @@
 //! A plan that folds by slices: documents in one shard, parsed once and written once a commit.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use consort_kernel::limits::{PAGE_BYTES, VALUE_BYTES};

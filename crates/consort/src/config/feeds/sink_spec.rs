@@ -2,7 +2,7 @@
 
 use super::sinks;
 use crate::config::part::ExampleSetting::{Shown, With};
-use crate::config::part::{DeclarationSpec, ExampleSpec};
+use crate::config::part::{DeclarationSpec, ExampleSpec, NameRule};
 use crate::config::spec::{SettingSpec, Visibility};
 
 pub(super) const SINK: DeclarationSpec = DeclarationSpec {
@@ -11,6 +11,7 @@ pub(super) const SINK: DeclarationSpec = DeclarationSpec {
     doc: "where rows are delivered to",
     settings: &SETTINGS,
     read: sinks::read_declaration,
+    names: NameRule::PLAIN,
     named_by_others: true,
     sibling: None,
     examples: &[
@@ -45,6 +46,7 @@ pub(super) const SINK: DeclarationSpec = DeclarationSpec {
                 With("url", "\"https://example.org/rows\"", "where rows are posted to"),
                 Shown("secret"),
                 Shown("allow_private"),
+                Shown("send"),
             ],
         },
         ExampleSpec {
@@ -70,7 +72,7 @@ pub(super) const SINK: DeclarationSpec = DeclarationSpec {
 };
 
 // An address of a webhook is often a secret by itself.
-static SETTINGS: [SettingSpec; 15] = [
+static SETTINGS: [SettingSpec; 16] = [
     SettingSpec::new("kind", &["\"influx\", \"webhook\", \"amqp\" or \"file\""])
         .with_example("\"influx\""),
     SettingSpec::new("url", &["where it is"])
@@ -109,4 +111,9 @@ static SETTINGS: [SettingSpec; 15] = [
         .with_example("\"./rows.ndjson\""),
     SettingSpec::new("format", &["\"ndjson\" or \"line\" (line protocol)"])
         .with_default("\"ndjson\""),
+    SettingSpec::new(
+        "send",
+        &["of documents: \"pieces\", every version, or \"states\", the latest document"],
+    )
+    .with_default("\"pieces\""),
 ];

@@ -1,8 +1,8 @@
 //! `[sink.NAME]`: where changes are delivered to; and the setting `sink` of the tables that fill feeds.
 
 use consort_feeds::{
-    AmqpConfig, FileConfig, FileForm, InfluxConfig, InfluxTarget, Payload, Secret, SinkConfig,
-    SinkKind, WebhookConfig, check_sink,
+    AmqpConfig, FileConfig, FileForm, InfluxConfig, InfluxTarget, Payload, Secret, SendMode,
+    SinkConfig, SinkKind, WebhookConfig, check_sink,
 };
 use consort_kernel::Name;
 use url::Url;
@@ -52,9 +52,9 @@ impl Kind {
                 "bucket",
                 "token",
             ],
-            Kind::Webhook => &["kind", "url", "secret", "allow_private"],
-            Kind::Amqp => &["kind", "url", "exchange", "routing_key"],
-            Kind::File => &["kind", "path", "format"],
+            Kind::Webhook => &["kind", "url", "secret", "allow_private", "send"],
+            Kind::Amqp => &["kind", "url", "exchange", "routing_key", "send"],
+            Kind::File => &["kind", "path", "format", "send"],
         }
     }
 }
@@ -146,8 +146,10 @@ fn read_sink(
         Kind::Amqp => read_amqp(reader, broker).map(SinkKind::Amqp),
         Kind::File => read_file(reader).map(SinkKind::File),
     };
+    let words = [("pieces", SendMode::Pieces), ("states", SendMode::States)];
+    let send = reader.read("send", |raw| read::one_of(raw, words)).unwrap_or_default();
     let name = Name::new(&declaration.name).ok().filter(|_| !reader.is_flawed())?;
-    Some(SinkConfig { name, kind: kind? })
+    Some(SinkConfig { name, kind: kind?, send })
 }
 
 fn read_influx(reader: &mut Reader<'_>) -> Option<InfluxConfig> {

@@ -2,7 +2,7 @@
 
 use super::space;
 use crate::config::part::ExampleSetting::Shown;
-use crate::config::part::{DeclarationSpec, ExampleSpec};
+use crate::config::part::{DeclarationSpec, ExampleSpec, NameRule};
 use crate::config::spec::{SettingSpec, Visibility};
 
 pub(super) const SPACE: DeclarationSpec = DeclarationSpec {
@@ -11,6 +11,7 @@ pub(super) const SPACE: DeclarationSpec = DeclarationSpec {
     doc: "answers of an upstream that is asked once, for all nodes",
     settings: &SETTINGS,
     read: space::read_declaration,
+    names: NameRule::PLAIN,
     named_by_others: false,
     sibling: None,
     examples: &[ExampleSpec {

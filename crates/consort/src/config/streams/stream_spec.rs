@@ -2,7 +2,7 @@
 
 use super::stream;
 use crate::config::part::ExampleSetting::{Shown, With};
-use crate::config::part::{DeclarationSpec, ExampleSpec};
+use crate::config::part::{DeclarationSpec, ExampleSpec, NameRule};
 use crate::config::spec::{SettingSpec, Visibility};
 
 pub(super) const STREAM: DeclarationSpec = DeclarationSpec {
@@ -11,6 +11,7 @@ pub(super) const STREAM: DeclarationSpec = DeclarationSpec {
     doc: "a stream of events",
     settings: &SETTINGS,
     read: stream::read_declaration,
+    names: NameRule::PLAIN,
     named_by_others: false,
     sibling: Some("view"),
     examples: &[

@@ -4,7 +4,7 @@ use consort_views::Late;
 
 use super::view;
 use crate::config::part::ExampleSetting::{Instead, Shown};
-use crate::config::part::{DeclarationSpec, ExampleSpec};
+use crate::config::part::{DeclarationSpec, ExampleSpec, NameRule};
 use crate::config::spec::{SettingSpec, quoted};
 
 pub(super) const VIEW: DeclarationSpec = DeclarationSpec {
@@ -13,6 +13,7 @@ pub(super) const VIEW: DeclarationSpec = DeclarationSpec {
     doc: "what is kept of a stream",
     settings: &SETTINGS,
     read: view::read_declaration,
+    names: NameRule::PLAIN,
     named_by_others: false,
     sibling: Some("stream"),
     examples: &[

@@ -50,7 +50,10 @@ fn uncommented() -> String {
 fn the_example_declarations_can_be_used_and_show_every_setting() {
     let text = uncommented();
     let config = Config::resolve(&file(&text)).unwrap_or_else(|p| panic!("{p}\nin\n{text}"));
-    assert_eq!(config.counts(), "2 streams, 2 views, 5 sinks, 1 once space");
+    assert_eq!(
+        config.counts(),
+        "2 streams, 2 views, 5 sinks, 2 collections, 1 tenant, 1 once space"
+    );
     for (spec, setting) in declared_settings() {
         let (given, instead) =
             (format!("\n{} = ", setting.name), format!("\n# {} = ", setting.name));

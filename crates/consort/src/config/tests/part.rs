@@ -4,7 +4,9 @@
 use super::declarations::told as told_by_all;
 use super::*;
 use crate::config::part::ExampleSetting::Shown;
-use crate::config::part::{DeclarationSpec, ExampleSpec, Summary, counted, insert_defaults};
+use crate::config::part::{
+    DeclarationSpec, ExampleSpec, NameRule, Summary, counted, insert_defaults,
+};
 use crate::config::spec::{SettingSpec, TableSpec, Visibility};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +39,7 @@ static TEST_PART: PartConfig = PartConfig {
             let gadgets = &mut context.config.part_mut::<Gadgets>().gadgets;
             gadgets.extend(pin.map(|pin| (declaration.name.clone(), pin)));
         },
+        names: NameRule::PLAIN,
         named_by_others: false,
         sibling: Some("view"),
         examples: &[ExampleSpec {
@@ -222,6 +225,7 @@ fn a_setting_without_a_spec_cannot_be_read() {
             doc: "something that turns",
             settings: &GADGET,
             read: |reader, _, _| assert!(reader.get("size").is_none()),
+            names: NameRule::PLAIN,
             named_by_others: false,
             sibling: None,
             examples: &[],

@@ -78,7 +78,11 @@ const MISTAKES: &[(&str, &str)] = &[
     ("kind = 'file'", "1:7: [sink.x] needs 'path': the file that rows are appended to"),
     (
         "kind = 'file'\npath = 'a'\ntoken = 's3cret'",
-        "4:1: 'token' in [sink.x] has no use in a sink of kind \"file\", which has 'kind', 'path', 'format'",
+        "4:1: 'token' in [sink.x] has no use in a sink of kind \"file\", which has 'kind', 'path', 'format', 'send'",
+    ),
+    (
+        "kind = 'file'\npath = 'a'\nsend = 'all'",
+        "4:8: 'send' in [sink.x] must be \"pieces\" or \"states\", not \"all\"",
     ),
     (
         "kind = 'file'\npath = 'a'\nformat = 'csv'",
@@ -198,4 +202,13 @@ fn a_sink_that_cannot_take_the_payload_of_a_feed_is_told_with_its_place() {
          [sink.lines] to \"ndjson\""
     );
     assert!(told.contains(&one) && told.contains(&lines), "{told}");
+}
+
+#[test]
+fn a_sink_of_states_takes_no_rows_of_views() {
+    let text = "[sink.x]\nkind = 'file'\npath = 'a'\nsend = 'states'\n\
+                [stream.s]\nform = 'line'\n[view.v]\nfrom = 's'\ncount = true\nwindow = '1m'\nsink = 'x'\n";
+    let expected = "11:8: 'sink' in [view.v]: the sink 'x' takes states: changes of the kind 'row' have none; leave \
+                    'send' out in [sink.x], or name another sink";
+    assert_eq!(told(text), [expected]);
 }

@@ -1,0 +1,15 @@
+//! Collections of documents, from the outside: pieces in, documents, versions, lists and reasons out, of a real node in
+//! this process.
+
+mod bed;
+mod bulk;
+mod decisions;
+mod example;
+mod floods;
+mod history;
+mod hostile;
+mod lists;
+mod order;
+mod repeats;
+mod statuses;
+mod tenants;

@@ -1,0 +1,421 @@
+//! The quota of unapplied pieces that each tenant has in a partition, as this node counts it. A core without clock or I/O.
+//!
+//! A piece counts from its admission, so the partition's queue is included. It stops counting when the partition is
+//! applied up to it, when its append fails, some time after its append ended unknown, or when the partition's era
+//! changes. A tenant at its quota hears 429 long before the gate would refuse anyone.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use consort_cluster::Place;
+
+use crate::tenants::TenantName;
+
+/// For how long a piece counts whose append ended unknown: longer than any try could still land and be applied in a
+/// cluster that is well.
+pub(super) const UNKNOWN_FOR: Duration = Duration::from_secs(60);
+
+/// A quota never shrinks below this many pieces: a client with a few requests on their way must not be refused by a
+/// partition that is slow for a moment.
+pub(super) const LEAST_PIECES: u64 = 16;
+
+/// Over how much busy time the drain is measured. Shorter, and one batch would decide it.
+const DRAIN_MEASURED_OVER: Duration = Duration::from_millis(250);
+
+/// What a tenant may have unapplied in a partition, through all nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct QuotaLimits {
+    pub(super) pieces: u64,
+    pub(super) bytes: u64,
+}
+
+/// An admission that is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct AdmissionId(u64);
+
+/// A tenant has as many unapplied pieces as it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the tenant has {pieces} unapplied pieces of {bytes} bytes in this partition, and its share of the quota on this node is {most_pieces} pieces and {most_bytes} bytes"
+)]
+pub(super) struct QuotaFull {
+    pieces: u64,
+    bytes: u64,
+    most_pieces: u64,
+    most_bytes: u64,
+}
+
+/// The quotas of one partition.
+#[derive(Debug)]
+pub(super) struct PartitionQuota {
+    limits: QuotaLimits,
+    nodes: u64,
+    era: Option<u64>,
+    drain: Drain,
+    next: u64,
+    admissions: BTreeMap<AdmissionId, Admission>,
+    tenants: BTreeMap<TenantName, Unapplied>,
+    /// Admissions that wait to be applied, in the order in which they were stored.
+    stored: VecDeque<AdmissionId>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Unapplied {
+    pieces: u64,
+    bytes: u64,
+}
+
+#[derive(Debug)]
+struct Admission {
+    tenant: TenantName,
+    counted: Unapplied,
+    state: AdmissionState,
+}
+
+#[derive(Debug)]
+enum AdmissionState {
+    /// On its way into the log.
+    Appending,
+    /// At this place of the log.
+    Stored(Place),
+    /// Perhaps in the log. It counts up to this time.
+    Unknown(Duration),
+}
+
+/// How many pieces of this node the partition applies a second, measured while some wait.
+#[derive(Debug, Default)]
+struct Drain {
+    per_second: Option<u64>,
+    /// Since when pieces have waited without a break, and how many were applied since.
+    busy_since: Option<Duration>,
+    applied: u64,
+}
+
+impl PartitionQuota {
+    pub(super) fn new(limits: QuotaLimits) -> PartitionQuota {
+        PartitionQuota {
+            limits,
+            nodes: 1,
+            era: None,
+            drain: Drain::default(),
+            next: 0,
+            admissions: BTreeMap::new(),
+            tenants: BTreeMap::new(),
+            stored: VecDeque::new(),
+        }
+    }
+
+    /// Admits pieces of a tenant, or refuses all of them. A tenant without unapplied pieces is admitted whatever its
+    /// pieces weigh: otherwise one that is larger than the share could never come in.
+    pub(super) fn admit(
+        &mut self,
+        tenant: &TenantName,
+        pieces: u64,
+        bytes: u64,
+        now: Duration,
+    ) -> Result<AdmissionId, QuotaFull> {
+        let most = self.share();
+        let known = self.tenants.get(tenant).copied().unwrap_or_default();
+        let fits = known.pieces + pieces <= most.pieces && known.bytes + bytes <= most.bytes;
+        if !fits && known.pieces > 0 {
+            return Err(QuotaFull {
+                pieces: known.pieces,
+                bytes: known.bytes,
+                most_pieces: most.pieces,
+                most_bytes: most.bytes,
+            });
+        }
+        if self.admissions.is_empty() {
+            self.drain.begin(now);
+        }
+        let (id, counted) = (AdmissionId(self.next), Unapplied { pieces, bytes });
+        self.next += 1;
+        let sum = self.tenants.entry(tenant.clone()).or_default();
+        sum.pieces += pieces;
+        sum.bytes += bytes;
+        let state = AdmissionState::Appending;
+        self.admissions.insert(id, Admission { tenant: tenant.clone(), counted, state });
+        Ok(id)
+    }
+
+    /// What one tenant may have unapplied through this node just now.
+    pub(super) fn share(&self) -> QuotaLimits {
+        let share = |all: u64| all / self.nodes.max(1);
+        let pieces = share(self.limits.pieces);
+        // At most what the partition applies in a second.
+        let pieces = self.drain.per_second.map_or(pieces, |drain| pieces.min(drain));
+        let least = LEAST_PIECES.min(self.limits.pieces);
+        QuotaLimits { pieces: pieces.max(least), bytes: share(self.limits.bytes) }
+    }
+
+    /// The pieces are in the log.
+    pub(super) fn stored(&mut self, id: AdmissionId, place: Place) {
+        if let Some(admission) = self.admissions.get_mut(&id) {
+            admission.state = AdmissionState::Stored(place);
+            self.stored.push_back(id);
+        }
+    }
+
+    /// The pieces are not in the log.
+    pub(super) fn failed(&mut self, id: AdmissionId, now: Duration) {
+        self.release(id, now);
+    }
+
+    /// The pieces may be in the log.
+    pub(super) fn unknown(&mut self, id: AdmissionId, now: Duration) {
+        if let Some(admission) = self.admissions.get_mut(&id) {
+            admission.state = AdmissionState::Unknown(now + UNKNOWN_FOR);
+        }
+    }
+
+    /// The partition has moved. `has_passed` tells which places are applied.
+    pub(super) fn applied(&mut self, era: u64, now: Duration, has_passed: impl Fn(&Place) -> bool) {
+        if self.era.replace(era).is_some_and(|before| before != era) {
+            // Offsets and producers count anew: nothing of the old era will be passed any more.
+            self.forget(now);
+            return;
+        }
+        let mut left = VecDeque::with_capacity(self.stored.len());
+        let mut applied = 0;
+        for id in std::mem::take(&mut self.stored) {
+            match self.admissions.get(&id) {
+                Some(Admission { state: AdmissionState::Stored(place), counted, .. })
+                    if has_passed(place) =>
+                {
+                    applied += counted.pieces;
+                    self.release(id, now);
+                }
+                Some(_) => left.push_back(id),
+                None => {}
+            }
+        }
+        self.stored = left;
+        self.drain.count(applied, now, self.admissions.is_empty());
+    }
+
+    /// Time has passed: admissions of unknown outcome are let go.
+    pub(super) fn expire(&mut self, now: Duration) {
+        let is_over = |admission: &Admission| matches!(admission.state, AdmissionState::Unknown(until) if until <= now);
+        let over = self.admissions.iter().filter(|(_, admission)| is_over(admission));
+        let over: Vec<AdmissionId> = over.map(|(id, _)| *id).collect();
+        over.into_iter().for_each(|id| self.release(id, now));
+    }
+
+    /// How many nodes are alive: each has an equal share.
+    pub(super) fn set_nodes(&mut self, nodes: u64) {
+        self.nodes = nodes.max(1);
+    }
+
+    /// Whether nothing is counted.
+    pub(super) fn is_empty(&self) -> bool {
+        self.admissions.is_empty()
+    }
+
+    fn release(&mut self, id: AdmissionId, now: Duration) {
+        let Some(Admission { tenant, counted, .. }) = self.admissions.remove(&id) else { return };
+        if let Some(sum) = self.tenants.get_mut(&tenant) {
+            sum.pieces -= counted.pieces;
+            sum.bytes -= counted.bytes;
+            if sum.pieces == 0 {
+                self.tenants.remove(&tenant);
+            }
+        }
+        if self.admissions.is_empty() {
+            self.drain.pause(now);
+        }
+    }
+
+    fn forget(&mut self, now: Duration) {
+        self.admissions.clear();
+        self.tenants.clear();
+        self.stored.clear();
+        self.drain = Drain::default();
+        self.drain.pause(now);
+    }
+}
+
+impl Drain {
+    /// Pieces wait from now on.
+    fn begin(&mut self, now: Duration) {
+        self.busy_since.get_or_insert(now);
+    }
+
+    /// No pieces wait any more: what was measured up to now is kept only if it was long enough.
+    fn pause(&mut self, now: Duration) {
+        self.measure(now);
+        (self.busy_since, self.applied) = (None, 0);
+    }
+
+    fn count(&mut self, applied: u64, now: Duration, is_idle: bool) {
+        self.applied += applied;
+        match is_idle {
+            true => self.pause(now),
+            false => self.measure(now),
+        }
+    }
+
+    fn measure(&mut self, now: Duration) {
+        let Some(since) = self.busy_since else { return };
+        let busy = now.saturating_sub(since);
+        if busy < DRAIN_MEASURED_OVER {
+            return;
+        }
+        let per_second = u128::from(self.applied) * 1000 / busy.as_millis().max(1);
+        self.per_second = Some(u64::try_from(per_second).unwrap_or(u64::MAX));
+        (self.busy_since, self.applied) = (Some(now), 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use consort_kernel::{Partition, Producer, Timestamp};
+
+    use super::*;
+
+    const LIMITS: QuotaLimits = QuotaLimits { pieces: 100, bytes: 10_000 };
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn tenant(name: &str) -> TenantName {
+        name.parse().unwrap()
+    }
+
+    fn place(sequence: u64) -> Place {
+        Place {
+            partition: Partition::new("glue.c".parse().unwrap(), 0),
+            producer: Producer(1),
+            sequence,
+            time: Timestamp(0),
+            record: 0,
+        }
+    }
+
+    fn up_to(sequence: u64) -> impl Fn(&Place) -> bool {
+        move |place| place.sequence <= sequence
+    }
+
+    /// What a tenant has unapplied, by how much more it may have.
+    fn room(quota: &mut PartitionQuota, name: &str) -> u64 {
+        let mut room = 0;
+        let mut taken = Vec::new();
+        while let Ok(id) = quota.admit(&tenant(name), 1, 0, ms(0)) {
+            room += 1;
+            taken.push(id);
+        }
+        taken.into_iter().for_each(|id| quota.failed(id, ms(0)));
+        room
+    }
+
+    #[test]
+    fn a_piece_counts_until_it_is_applied_and_not_longer() {
+        let mut quota = PartitionQuota::new(LIMITS);
+        let first = quota.admit(&tenant("a"), 60, 100, ms(0)).unwrap();
+        let second = quota.admit(&tenant("a"), 40, 100, ms(0)).unwrap();
+        let full = quota.admit(&tenant("a"), 1, 1, ms(0)).unwrap_err();
+        assert_eq!((full.pieces, full.most_pieces), (100, 100));
+        assert!(quota.admit(&tenant("b"), 100, 1, ms(0)).is_ok(), "another tenant has its own");
+        quota.stored(first, place(1));
+        quota.stored(second, place(2));
+        assert!(quota.admit(&tenant("a"), 1, 1, ms(0)).is_err(), "stored is not applied");
+        quota.applied(0, ms(1), up_to(1));
+        assert_eq!(room(&mut quota, "a"), 60);
+        quota.applied(0, ms(2), up_to(2));
+        assert_eq!(room(&mut quota, "a"), 100);
+    }
+
+    #[test]
+    fn bytes_count_as_pieces_do_and_a_large_piece_comes_in_alone() {
+        let mut quota = PartitionQuota::new(LIMITS);
+        let large = quota.admit(&tenant("a"), 1, 50_000, ms(0)).unwrap();
+        assert!(quota.admit(&tenant("a"), 1, 0, ms(0)).is_err());
+        quota.failed(large, ms(0));
+        quota.admit(&tenant("a"), 1, 9_999, ms(0)).unwrap();
+        assert!(quota.admit(&tenant("a"), 1, 2, ms(0)).is_err());
+        assert!(quota.admit(&tenant("a"), 1, 1, ms(0)).is_ok());
+    }
+
+    #[test]
+    fn a_failed_append_stops_counting_and_an_unknown_one_does_after_a_while() {
+        let mut quota = PartitionQuota::new(LIMITS);
+        let failed = quota.admit(&tenant("a"), 100, 0, ms(0)).unwrap();
+        quota.failed(failed, ms(0));
+        let unknown = quota.admit(&tenant("a"), 100, 0, ms(0)).unwrap();
+        quota.unknown(unknown, ms(1_000));
+        quota.expire(ms(1_000) + UNKNOWN_FOR - ms(1));
+        assert!(quota.admit(&tenant("a"), 1, 0, ms(0)).is_err());
+        quota.expire(ms(1_000) + UNKNOWN_FOR);
+        assert!(quota.is_empty());
+        assert_eq!(room(&mut quota, "a"), 100);
+    }
+
+    #[test]
+    fn a_new_era_forgets_what_will_never_be_passed() {
+        let mut quota = PartitionQuota::new(LIMITS);
+        let id = quota.admit(&tenant("a"), 100, 0, ms(0)).unwrap();
+        quota.stored(id, place(9));
+        quota.applied(0, ms(1), up_to(1));
+        assert!(!quota.is_empty());
+        quota.applied(1, ms(2), |_| false);
+        assert!(quota.is_empty());
+    }
+
+    #[test]
+    fn nodes_share_the_quota_and_none_is_left_with_less_than_the_least() {
+        let mut quota = PartitionQuota::new(LIMITS);
+        for (nodes, pieces, bytes) in [(1, 100, 10_000), (3, 33, 3_333), (50, LEAST_PIECES, 200)] {
+            quota.set_nodes(nodes);
+            assert_eq!(quota.share(), QuotaLimits { pieces, bytes }, "{nodes} nodes");
+        }
+        let small = PartitionQuota::new(QuotaLimits { pieces: 4, bytes: 1 });
+        assert_eq!(small.share().pieces, 4);
+    }
+
+    #[test]
+    fn the_quota_shrinks_to_a_second_of_the_drain_and_grows_again() {
+        let mut quota = PartitionQuota::new(QuotaLimits { pieces: 1_000, bytes: 1 << 20 });
+        // 50 pieces in half a second, while more wait: 100 a second.
+        let mut now = 0;
+        for sequence in 0..10 {
+            let id = quota.admit(&tenant("a"), 5, 0, ms(now)).unwrap();
+            quota.stored(id, place(sequence));
+        }
+        let waiting = quota.admit(&tenant("b"), 1, 0, ms(now)).unwrap();
+        for sequence in 0..10 {
+            now += 50;
+            quota.applied(0, ms(now), up_to(sequence));
+        }
+        assert_eq!(quota.share().pieces, 100);
+        // Nothing is applied for a second: the least remains.
+        quota.applied(0, ms(now + 1_000), |_| false);
+        assert_eq!(quota.share().pieces, LEAST_PIECES);
+        quota.failed(waiting, ms(now + 1_000));
+        // A fast burst is too short to tell anything; a longer one shows the partition's pace again.
+        now += 1_000;
+        let admitted: Vec<_> =
+            (0..3).map(|_| quota.admit(&tenant("a"), 5, 0, ms(now)).unwrap()).collect();
+        for (sequence, id) in (10..).zip(admitted) {
+            quota.stored(id, place(sequence));
+        }
+        quota.applied(0, ms(now + 10), up_to(11));
+        assert_eq!(quota.share().pieces, LEAST_PIECES);
+        quota.admit(&tenant("b"), 16, 0, ms(now + 10)).unwrap();
+        let many = quota.admit(&tenant("c"), 1_000, 0, ms(now + 20)).unwrap();
+        quota.stored(many, place(20));
+        quota.applied(0, ms(now + 260), up_to(20));
+        assert!(quota.share().pieces >= 1_000, "{:?}", quota.share());
+    }
+
+    #[test]
+    fn an_idle_partition_is_not_a_slow_one() {
+        let mut quota = PartitionQuota::new(LIMITS);
+        let id = quota.admit(&tenant("a"), 1, 0, ms(0)).unwrap();
+        quota.stored(id, place(0));
+        quota.applied(0, ms(10), up_to(0));
+        let id = quota.admit(&tenant("a"), 1, 0, ms(60_000)).unwrap();
+        quota.stored(id, place(1));
+        quota.applied(0, ms(60_010), up_to(1));
+        assert_eq!(quota.share().pieces, LIMITS.pieces);
+    }
+}

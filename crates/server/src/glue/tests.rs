@@ -1,0 +1,232 @@
+//! Bulk requests over a log that fails: which lines are stored, which are not, and of which it is not known.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use axum::body::Body;
+use axum::http::{Request, StatusCode, header};
+use consort_cluster::{Collector, Lanes, TokioRuntime};
+use consort_feeds::{FeedSpec, Payload, Retention};
+use consort_glue::{CacheShare, DocumentFormat, GluePlan, PieceRecord};
+use consort_kernel::memory::{self, MemoryLog};
+use consort_kernel::{
+    AppendError, Change, Cursor, Fault, Frame, LogEntry, Most, Partition, ReadError, SeededEntropy,
+    SystemClock,
+};
+use http_body_util::BodyExt as _;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+
+use super::*;
+use crate::cluster::Resolvers;
+use crate::ingress::IngressOptions;
+
+/// A log that fails one frame for good.
+#[derive(Debug)]
+struct FailingLog {
+    log: MemoryLog,
+    failing: u64,
+    error: AppendError,
+    appended: Mutex<u64>,
+}
+
+#[async_trait]
+impl Log for FailingLog {
+    async fn append(&self, at: &Partition, frame: &Frame) -> Result<(), AppendError> {
+        let number = {
+            let mut appended = self.appended.lock();
+            *appended += 1;
+            *appended - 1
+        };
+        match number == self.failing {
+            true => Err(self.error.clone()),
+            false => self.log.append(at, frame).await,
+        }
+    }
+
+    async fn read(
+        &self,
+        at: &Partition,
+        after: &Cursor,
+        most: Most,
+        wait: Duration,
+    ) -> Result<Vec<LogEntry>, ReadError> {
+        self.log.read(at, after, most, wait).await
+    }
+
+    async fn first(&self, at: &Partition) -> Result<u64, Fault> {
+        self.log.first(at).await
+    }
+
+    async fn trim(&self, at: &Partition, before: u64) -> Result<(), Fault> {
+        self.log.trim(at, before).await
+    }
+
+    async fn ping(&self) -> Result<(), Fault> {
+        self.log.ping().await
+    }
+}
+
+#[derive(Debug)]
+struct PlainPayload;
+
+impl Payload for PlainPayload {
+    fn name(&self) -> &'static str {
+        "glue"
+    }
+
+    fn id(&self, change: &Change) -> Result<String, String> {
+        Ok(change.revision.to_string())
+    }
+}
+
+struct Bed {
+    log: Arc<FailingLog>,
+    routes: Router,
+}
+
+const LINES: u64 = 2_000;
+
+fn bed(failing: u64, error: AppendError) -> Bed {
+    let (log, store) = memory::open(2, Arc::new(SystemClock::default()));
+    let log = Arc::new(FailingLog { log, failing, error, appended: Mutex::default() });
+    let store: Arc<dyn Store> = Arc::new(store);
+    let (runtime, entropy) = (TokioRuntime::current(), Arc::new(SeededEntropy::new(7)));
+    let give_up = Duration::from_secs(8);
+    let appender = Arc::new(Appender::new(
+        log.clone(),
+        store.clone(),
+        runtime.clone(),
+        entropy.clone(),
+        give_up,
+    ));
+    let collector =
+        Collector::new(appender.clone(), runtime.clone(), Duration::ZERO, Lanes::Unbounded);
+    let metrics = &mut Metrics::new("0");
+    let ingresses = Ingresses::new(IngressOptions {
+        collector,
+        store: store.clone(),
+        runtime: runtime.clone(),
+        entropy,
+        metrics,
+    });
+    let cluster = Cluster::new(Box::new(|_| 1), Resolvers::default(), metrics);
+    let definition = Collection {
+        // Nothing is applied here.
+        tenant_pieces: 1_000_000,
+        tenant_bytes: 1 << 40,
+        ..Collection::new("content", DocumentFormat::Json, 1)
+    };
+    let plan = GluePlan::new(definition.clone(), 2, Arc::new(CacheShare::new(0))).unwrap();
+    let feed = FeedSpec {
+        path: "glue/content".to_owned(),
+        feed: "glue.content".parse().unwrap(),
+        payload: Arc::new(PlainPayload),
+        retention: Retention::default(),
+        sinks: Vec::new(),
+    };
+    let collection = CollectionOptions {
+        definition: Arc::new(definition),
+        gate: GateKind::Off,
+        feed: Subscription::new(store.clone(), Arc::new(feed)),
+        plan: PlanOf::new(Arc::new(plan)),
+        queues: Vec::new(),
+    };
+    let glue = Glue::new(Options {
+        collections: vec![collection],
+        tenants: Vec::new(),
+        ingresses: &ingresses,
+        store,
+        log: log.clone(),
+        runtime: runtime.clone(),
+        intake: runtime,
+        appender,
+        cluster,
+        pipeline: "all".parse().unwrap(),
+        metrics,
+    });
+    Bed { log, routes: glue.unwrap().routes() }
+}
+
+impl Bed {
+    /// Posts numbered pieces of 1 KiB, so that a batch of 256 KiB holds about 250 of them.
+    async fn post(&self) -> (StatusCode, Value) {
+        let text = "x".repeat(1_000);
+        let line = |n: u64| {
+            let piece = json!({"id": "d", "form": "merge-patch", "piece": {"n": n, "t": text}});
+            format!("{piece}\n")
+        };
+        let body: String = (1..=LINES).map(line).collect();
+        let request = Request::post("/glue/content")
+            .header(header::CONTENT_TYPE, "application/x-ndjson")
+            .body(Body::from(body))
+            .unwrap();
+        let response = self.routes.clone().oneshot(request).await.unwrap();
+        let status = response.status();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (status, serde_json::from_slice(&body).unwrap())
+    }
+
+    /// The numbers of the pieces in the log, in its order.
+    async fn stored(&self) -> Vec<u64> {
+        let (mut numbers, mut cursor) = (Vec::new(), Cursor::START);
+        let at = Partition::new("glue.content".parse().unwrap(), 0);
+        loop {
+            let page = self.log.read(&at, &cursor, Most::default(), Duration::ZERO).await.unwrap();
+            let Some(last) = page.last() else { return numbers };
+            cursor = last.cursor();
+            for record in page.iter().flat_map(|entry| entry.frame.records.iter()) {
+                let piece = PieceRecord::decode(record).unwrap();
+                let content: Value = serde_json::from_slice(piece.content).unwrap();
+                numbers.push(content["n"].as_u64().unwrap());
+            }
+        }
+    }
+}
+
+/// The lines in a list of ranges.
+fn lines(ranges: &Value) -> Vec<u64> {
+    let ranges = ranges.as_array().map(Vec::as_slice).unwrap_or_default();
+    let range = |range: &Value| range[0].as_u64().unwrap()..=range[1].as_u64().unwrap();
+    ranges.iter().flat_map(range).collect()
+}
+
+#[tokio::test]
+async fn behind_a_failed_frame_no_line_is_stored_and_the_answer_names_them() {
+    let fatal = Fault::Fatal("on purpose".into());
+    let bed = bed(2, AppendError::Engine(fatal));
+    let (status, said) = bed.post().await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{said}");
+    assert_eq!(said["type"], "urn:consort:problem:not-stored");
+    let stored = bed.stored().await;
+    assert!(!stored.is_empty() && stored.len() < LINES as usize);
+    assert_eq!(said["accepted"], stored.len());
+    let behind: Vec<u64> = (stored.len() as u64 + 1..=LINES).collect();
+    assert_eq!(stored, (1..=stored.len() as u64).collect::<Vec<_>>(), "a beginning of the request");
+    assert_eq!(lines(&said["not_stored"]), behind);
+    assert_eq!(said["not_stored"].as_array().unwrap().len(), 1, "one range: {said}");
+    assert_eq!(said.get("unknown"), None);
+}
+
+#[tokio::test]
+async fn lines_of_a_frame_of_unknown_outcome_are_named_apart() {
+    let fatal = Fault::Fatal("on purpose".into());
+    let bed = bed(1, AppendError::Unknown(fatal));
+    let (status, said) = bed.post().await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{said}");
+    assert_eq!(said["type"], "urn:consort:problem:outcome-unknown");
+    let stored = bed.stored().await;
+    assert_eq!(said["accepted"], stored.len());
+    let (unknown, not_stored) = (lines(&said["unknown"]), lines(&said["not_stored"]));
+    assert!(!unknown.is_empty() && !not_stored.is_empty(), "{said}");
+    assert_eq!([stored, unknown, not_stored].concat(), (1..=LINES).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_request_whose_frames_all_arrive_is_accepted_whole() {
+    let bed = bed(u64::MAX, AppendError::Engine(Fault::Fatal("never".into())));
+    let (status, said) = bed.post().await;
+    assert_eq!((status, &said["accepted"]), (StatusCode::ACCEPTED, &json!(LINES)), "{said}");
+    assert_eq!(bed.stored().await, (1..=LINES).collect::<Vec<_>>());
+}

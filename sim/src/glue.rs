@@ -1,0 +1,209 @@
+//! Collections under faults: workers, timers and senders on a few nodes, shards that are rolled back, then calm, and
+//! then the account: documents, rows, rejects, outcomes and counters are what the log says, by a reference that reads
+//! the log alone.
+
+mod account;
+mod reference;
+mod stage;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use consort_cluster::Part;
+use consort_cluster::mutation::Mutation;
+use consort_kernel::Shard;
+use consort_kernel::memory::ShardImage;
+
+use crate::crew::Crew;
+use crate::dice::Dice;
+use crate::faults::{FaultKind, Faults};
+use crate::outcome::Coverage;
+use crate::world::World;
+use account::Account;
+use stage::{GlueStage, GlueStation, send};
+
+const NODES: u32 = 3;
+/// Fewer shards than partitions: some partitions share one.
+const SHARDS: u16 = 2;
+
+/// Turns in which things go wrong, and how long each is at most.
+const TURNS: usize = 60;
+const TURN: Duration = Duration::from_secs(2);
+
+/// How long a call takes at most when it is not slow; one of these for a run.
+const DELAYS: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(200)];
+
+/// Of a thousand turns, in how many an image of a shard is taken, and in how many a shard is rolled back.
+const IMAGED: u32 = 100;
+const ROLLED_BACK: u32 = 40;
+
+/// How many images are kept.
+const IMAGES: usize = 3;
+
+/// How long after the last fault everything in the log must be applied.
+const DONE_WITHIN: Duration = Duration::from_secs(240);
+
+/// How long everything then has to stay as it is: gaps end, and workers look again.
+const QUIET: Duration = Duration::from_secs(40);
+
+/// Faults that this scenario is about. A log that loses its end is another matter.
+const FAULTS: [FaultKind; 9] = [
+    FaultKind::WriteFails,
+    FaultKind::RequestLost,
+    FaultKind::AnswerLost,
+    FaultKind::Straggles,
+    FaultKind::ReadFails,
+    FaultKind::ClockFails,
+    FaultKind::Slow,
+    FaultKind::Crash,
+    FaultKind::Pause,
+];
+
+/// A rule that is broken on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GlueTwist {
+    /// One of the worker's.
+    Worker(Mutation),
+    /// One of the fold's. It is broken in the reference, which is the same as breaking it in the plan: the two
+    /// must differ.
+    Fold(FoldRule),
+}
+
+/// A rule of the fold of pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FoldRule {
+    /// A condition is checked after the repeat (H7).
+    RepeatBeforeCondition,
+    /// A rejected piece uses up its number (H5).
+    RejectedUsesNumber,
+    /// A number that was skipped is late, and no repeat (H2).
+    LateIsNoRepeat,
+    /// The log decides when a gap is over (H3).
+    LogEndsGaps,
+    /// A tombstone keeps the numbers of its sources (H19).
+    TombstoneKeepsNumbers,
+    /// Versions continue through a tombstone (H20).
+    VersionsContinue,
+    /// Pieces behind a halted document wait in it (H29).
+    HaltQueues,
+    /// Retry and discard name the place of the halting piece (H31).
+    WordsNameThePlace,
+    /// An idempotency key counts for one document (H6).
+    KeysAreOfOneDocument,
+}
+
+struct Run {
+    // The first field: dropping it ends all tasks before what they use goes.
+    world: World,
+    stage: Arc<GlueStage>,
+    dice: Dice,
+    crew: Crew,
+    images: VecDeque<(Shard, ShardImage)>,
+    account: Account,
+}
+
+/// Runs a seed, with a rule broken if that is wanted. Says how often things happened, or which rule did not hold.
+pub fn run(seed: u64, twist: Option<GlueTwist>) -> Result<Coverage, String> {
+    let drawn = Faults::draw(seed);
+    let faults = FAULTS
+        .iter()
+        .fold(Faults::none(seed), |faults, &kind| faults.with(kind, drawn.rate(kind).min(50)));
+    let delay = Dice::new(seed, "delay").pick(&DELAYS).unwrap_or_default();
+    let world = World::with_faults(seed, SHARDS, faults.delayed(delay));
+    let stage = Arc::new(GlueStage::new(seed, &world));
+    let (mutation, broken) = match twist {
+        Some(GlueTwist::Worker(mutation)) => (Some(mutation), None),
+        Some(GlueTwist::Fold(rule)) => (None, Some(rule)),
+        None => (None, None),
+    };
+    let mut run = Run {
+        crew: crew(&stage, mutation),
+        account: Account::new(Arc::clone(&stage), broken),
+        stage,
+        dice: Dice::new(seed, "glue"),
+        images: VecDeque::new(),
+        world,
+    };
+    run.play().map_err(|what| format!("seed {seed}, {twist:?}: {what}"))?;
+    let mut coverage = run.account.coverage();
+    for (kind, times) in run.world.faults.struck() {
+        coverage.add(&format!("{kind:?}"), times);
+    }
+    Ok(coverage)
+}
+
+fn crew(stage: &Arc<GlueStage>, mutation: Option<Mutation>) -> Crew {
+    let staged = Arc::clone(stage);
+    let start = move |world: &World, dice: &Dice, node| -> Arc<dyn Part> {
+        let station = GlueStation::new(&staged, world, node, mutation);
+        let dice = Dice::new(dice.below(u64::MAX), &format!("sender of {node}"));
+        let sender = send(Arc::clone(&staged), station.appender(), world.runtime(node), dice);
+        world.runtime(node).spawn("sender", sender);
+        Arc::new(station)
+    };
+    Crew::new(stage.roles(), Box::new(start))
+}
+
+impl Run {
+    fn play(&mut self) -> Result<(), String> {
+        for node in 0..NODES {
+            self.crew.start(&self.world, &self.dice, node);
+        }
+        for _ in 0..TURNS {
+            self.run_for(self.dice.time(TURN))?;
+            self.crew.strike(&self.world, &self.dice);
+            self.crew.recover(&self.world, &self.dice);
+            self.crew.change_hands(&self.world, &self.dice)?;
+            self.roll_back();
+        }
+        self.world.handle().note("calm");
+        self.world.faults.stop();
+        self.stage.stop();
+        self.crew.recover_all(&self.world, &self.dice);
+        self.settle(DONE_WITHIN)?;
+        for _ in 0..QUIET.as_secs() {
+            self.crew.fill(&self.world, &self.dice)?;
+            self.run_for(Duration::from_secs(1))?;
+        }
+        self.settle(DONE_WITHIN)?;
+        self.account.check(&self.world)
+    }
+
+    /// Lets time pass until everything in the log is applied.
+    fn settle(&mut self, bound: Duration) -> Result<(), String> {
+        let until = self.world.handle().now() + bound;
+        loop {
+            self.crew.fill(&self.world, &self.dice)?;
+            self.run_for(Duration::from_secs(1))?;
+            if let Some(reason) = self.crew.stopped() {
+                return Err(format!("a role stands still: {reason}"));
+            }
+            let Some(missing) = self.account.unapplied(&self.world) else { return Ok(()) };
+            if self.world.handle().now() >= until {
+                return Err(format!("not after {bound:?} without faults: {missing}"));
+            }
+        }
+    }
+
+    /// Takes an image of a shard, or makes a shard what it was.
+    fn roll_back(&mut self) {
+        if self.dice.per_mille(IMAGED) {
+            let shard = Shard(self.dice.below(SHARDS.into()) as u16);
+            self.images.push_back((shard, self.world.image(shard)));
+            if self.images.len() > IMAGES {
+                self.images.pop_front();
+            }
+        }
+        if self.dice.per_mille(ROLLED_BACK)
+            && let Some((shard, image)) = self.images.pop_front()
+        {
+            self.world.roll_back(shard, image);
+            self.account.rolled_back();
+        }
+    }
+
+    fn run_for(&self, time: Duration) -> Result<(), String> {
+        self.world.run_for(time).map_err(|halt| halt.to_string())
+    }
+}
