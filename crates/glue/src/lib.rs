@@ -20,7 +20,10 @@ mod names;
 pub mod part;
 pub mod plan;
 mod reason;
+#[cfg(feature = "reference")]
+pub mod reference;
 pub mod stored;
+pub mod verify;
 pub mod xml;
 
 pub use cells::{CollectionCells, TenantCounter, partition_key};
