@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use consort_kernel::{
-    Cursor, Fault, Log, Most, Name, Partition, QueryError, ReadError, Store, Timestamp,
-};
+use consort_kernel::{Cursor, Fault, Log, Most, Name, Partition, ReadError, Store, Timestamp};
 
 use crate::worker::{Cells, ReadCellError};
 
@@ -20,12 +18,6 @@ pub enum TrimError {
     /// The engine's own failure.
     #[error("{0}")]
     Engine(#[from] Fault),
-}
-
-impl From<QueryError> for TrimError {
-    fn from(error: QueryError) -> Self {
-        TrimError::Checkpoint(error.into())
-    }
 }
 
 /// Lets go of frames of `partition` that `pipeline` has applied and that are older than `retain`.

@@ -23,7 +23,10 @@ pub mod plan;
 pub mod reading;
 mod reason;
 pub mod states;
+#[cfg(feature = "reference")]
+pub mod reference;
 pub mod stored;
+pub mod verify;
 pub mod xml;
 
 pub use cells::{CollectionCells, TenantCounter, partition_key};

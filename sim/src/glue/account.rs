@@ -115,10 +115,9 @@ fn equal<T: PartialEq + Debug>(
     what: &str,
     partition: u32,
     stored: Option<&Vec<T>>,
-    expected: &Vec<T>,
+    expected: &[T],
 ) -> Result<(), String> {
-    let none = Vec::new();
-    let stored = stored.unwrap_or(&none);
+    let stored = stored.map(Vec::as_slice).unwrap_or_default();
     if stored == expected {
         return Ok(());
     }

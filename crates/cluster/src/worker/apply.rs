@@ -259,9 +259,12 @@ impl Worker {
             _ => shown,
         };
         let sheet = Sheet::new(loaded.positions(), cells, shown);
-        let sheet = sheet.of_tenure(self.tenure.epoch(), self.named.clone());
+        #[cfg_attr(not(feature = "mutations"), expect(unused_mut))]
+        let mut sheet = sheet.of_tenure(self.tenure.epoch(), self.named.clone());
         #[cfg(feature = "mutations")]
-        let sheet = Sheet { mutation: self.mutation, ..sheet };
+        {
+            sheet.mutation = self.mutation;
+        }
         sheet
     }
 

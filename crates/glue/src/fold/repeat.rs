@@ -73,25 +73,33 @@ impl Fold<'_> {
         keys.filter(counts).max_by_key(|key| key.place)
     }
 
-    /// Rejects a piece whose key came with another piece. The key goes on standing for the first one.
+    /// Rejects a piece whose key came with another piece. The key goes on standing for the first one, and so does a
+    /// number that is known already.
     fn refuse_key(&mut self, incoming: &IncomingPiece<'_>, rejection: &Rejection) {
-        let mut keyless = *incoming;
-        keyless.piece.key = None;
-        self.reject(&keyless, rejection);
+        let outcome = self.list(incoming, rejection);
+        let mut nameless = *incoming;
+        nameless.piece.key = None;
+        nameless.piece.source = incoming.piece.source.filter(|number| !self.is_known(*number));
+        self.settle(&nameless, TenantCounter::Rejected, &outcome);
     }
 
-    /// Where the piece of this number waits, as an outcome.
+    fn is_known(&self, number: SourceNumber<'_>) -> bool {
+        number.seq <= self.last_number(number.source)
+            || self.waiting(number).is_some()
+            || self.is_passed(number)
+    }
+
+    /// Where the piece of this number waits, as an outcome. The number of a rejected piece that halts the document is
+    /// used up.
     fn waiting(&self, number: SourceNumber<'_>) -> Option<PieceOutcome> {
+        if number.seq <= self.last_number(number.source) {
+            return None;
+        }
         let mut pieces = self.state.pending.pieces.iter();
         let waiting = pieces.find(|waiting| waiting.number() == Some(number))?;
         Some(match waiting.state {
             PendingState::Held => PieceOutcome::Held(self.missing_before(number)),
-            PendingState::Queued => PieceOutcome::Queued,
-            PendingState::Halting | PendingState::HaltingWithoutContent => {
-                let source = self.state.head.source(number.source);
-                let outcome = source.filter(|source| source.last == number.seq);
-                outcome.and_then(|source| source.outcome.clone()).unwrap_or(PieceOutcome::Queued)
-            }
+            _ => PieceOutcome::Queued,
         })
     }
 }

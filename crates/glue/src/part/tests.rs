@@ -1,10 +1,12 @@
 //! The part on the memory engine: deadlines and retention.
 
 use bytes::Bytes;
+use consort_cluster::tenure::TenureControl;
 use consort_cluster::{Lanes, Task, TokioRuntime};
 use consort_kernel::memory::{MemoryLog, MemoryStore};
 use consort_kernel::{
-    Clock, Commit, Cursor, ManualClock, Note, Operation, SeededEntropy, Shard, Timestamp, memory,
+    Cell, Commit, Cursor, Kind, ManualClock, Note, Operation, ReadError, SeededEntropy, Shard,
+    Timestamp, Value, memory,
 };
 
 use super::feed_bound::FeedBound;
@@ -80,7 +82,7 @@ impl Bed {
     }
 
     /// Starts the work of a role; it ends when the task is dropped.
-    fn start(&self, kind: &str) -> (Task<Ended>, consort_cluster::tenure::TenureControl) {
+    fn start(&self, kind: &str) -> (Task<Ended>, TenureControl) {
         let roles = self.part.roles();
         let role = roles.into_iter().find(|role| role.kind() == kind).unwrap();
         let (tenure, control) = Tenure::new(role, 1);
@@ -126,9 +128,9 @@ async fn a_gap_ends_at_its_deadline_and_is_announced_once_until_the_word_is_pass
     timer.round(&mut appended).await.unwrap();
     assert_eq!(bed.log_entries().await, 3, "the gap is over");
     let key = bed.part.collections[0].cells.body("t", "d");
-    let cell = consort_kernel::Cell::new(consort_kernel::Kind::Bytes, key);
+    let cell = Cell::new(Kind::Bytes, key);
     let body = bed.store.get(Shard(0), &[cell]).await.unwrap().remove(0).unwrap();
-    let consort_kernel::Value::Bytes(body) = body else { panic!("{body:?}") };
+    let Value::Bytes(body) = body else { panic!("{body:?}") };
     let text = String::from_utf8_lossy(&body);
     assert!(text.contains(r#""a":1"#) && text.contains(r#""c":3"#), "{text}");
     drop(worker);
@@ -161,11 +163,11 @@ async fn a_feed_is_bounded_in_rows_and_in_bytes() {
     };
     let mut bound = FeedBound::new(Shard(1), feed.clone(), Most { entries: 3, bytes: 100 });
     let rows = async || {
-        let read = |cursor| async move {
+        let read = async |cursor: Cursor| {
             bed.store.feed(Shard(1), &feed, &cursor, Most::default(), Duration::ZERO).await
         };
         match read(Cursor::START).await {
-            Err(consort_kernel::ReadError::Trimmed { first, .. }) => {
+            Err(ReadError::Trimmed { first, .. }) => {
                 read(Cursor { next: first, last: None }).await.unwrap().len()
             }
             read => read.unwrap().len(),
@@ -196,7 +198,6 @@ async fn a_feed_is_bounded_in_rows_and_in_bytes() {
     append(2).await;
     bound.round(&*bed.store).await.unwrap();
     assert_eq!(rows().await, 1);
-    assert!(bed.clock.now() > Timestamp(0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -207,6 +208,7 @@ async fn partitions_share_the_cache_while_they_are_owned() {
     let second = bed.start(worker::KIND);
     assert_eq!(bed.part.cache.bytes(), 1 << 19);
     drop((first, second));
-    tokio::task::yield_now().await;
-    assert_eq!(bed.part.cache.bytes(), 1 << 20);
+    while bed.part.cache.bytes() < 1 << 20 {
+        tokio::task::yield_now().await;
+    }
 }

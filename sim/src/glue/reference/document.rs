@@ -66,7 +66,7 @@ pub(in crate::glue) struct Work<'a> {
 
 /// Where a piece was before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum From {
+enum Origin {
     Log,
     Queue,
 }
@@ -87,7 +87,7 @@ impl Work<'_> {
         self.count(TenantCounter::Received, 1);
         let condition_first = !self.rules.keeps(FoldRule::RepeatBeforeCondition);
         if condition_first && piece.condition.is_some_and(|condition| !self.holds(condition)) {
-            self.reject(&piece, From::Log, "condition-failed");
+            self.reject(&piece, Origin::Log, "condition-failed");
             return;
         }
         if self.repeats(&piece) {
@@ -102,16 +102,16 @@ impl Work<'_> {
         };
         if waits_for_it {
             self.resume_gap();
-            self.judge(piece, From::Log);
+            self.judge(piece, Origin::Log);
         } else if self.state.halt.is_some() && self.state.waiting() >= WAITING {
-            self.reject(&piece, From::Log, "halted");
+            self.reject(&piece, Origin::Log, "halted");
         } else if self.state.halt.is_some() && self.rules.keeps(FoldRule::HaltQueues) {
             self.count(TenantCounter::Queued, 1);
             self.remember(&piece, &End::Queued);
             self.tell(&piece, End::Queued, false);
             self.state.queue.push(piece);
         } else {
-            self.judge(piece, From::Log);
+            self.judge(piece, Origin::Log);
         }
         self.release();
     }
@@ -124,7 +124,7 @@ impl Work<'_> {
                 self.tell(piece, known.end, true);
             } else {
                 let keyless = Piece { key: None, ..piece.clone() };
-                self.reject(&keyless, From::Log, "key-reused");
+                self.reject(&keyless, Origin::Log, "key-reused");
             }
             return true;
         }
@@ -139,7 +139,7 @@ impl Work<'_> {
             } else if seq > source.last {
                 return false;
             } else if source.is_skipped(seq) && late {
-                self.reject(piece, From::Log, "late");
+                self.reject(piece, Origin::Log, "late");
                 return true;
             } else if seq == source.last {
                 source.outcome.unwrap_or(End::Repeat)
@@ -186,7 +186,7 @@ impl Work<'_> {
     }
 
     /// A piece whose turn it is, unless a number before it is missing.
-    fn judge(&mut self, piece: Piece, from: From) {
+    fn judge(&mut self, piece: Piece, from: Origin) {
         if let Some((name, seq)) = piece.number.clone() {
             let last = self.source(&name).last;
             if seq <= last {
@@ -205,7 +205,7 @@ impl Work<'_> {
     }
 
     /// Tombstone, condition, apply.
-    fn conclude(&mut self, piece: Piece, from: From) -> End {
+    fn conclude(&mut self, piece: Piece, from: Origin) -> End {
         let end = self.decide(&piece);
         self.move_from(from);
         let counter = match (&end, &self.state.halt) {
@@ -302,7 +302,7 @@ impl Work<'_> {
     }
 
     /// Rejects a piece that was not tried.
-    fn reject(&mut self, piece: &Piece, from: From, reason: &str) {
+    fn reject(&mut self, piece: &Piece, from: Origin, reason: &str) {
         let end = self.list(piece, reason);
         self.move_from(from);
         self.count(TenantCounter::Rejected, 1);
@@ -365,7 +365,7 @@ impl Work<'_> {
     fn release(&mut self) {
         while self.state.halt.is_none() && !self.state.queue.is_empty() {
             let piece = Piece { waiter: None, ..self.state.queue.remove(0) };
-            self.judge(piece, From::Queue);
+            self.judge(piece, Origin::Queue);
         }
     }
 
@@ -373,8 +373,8 @@ impl Work<'_> {
         self.state.sources.entry(name.to_owned()).or_default()
     }
 
-    fn move_from(&mut self, from: From) {
-        if from == From::Queue {
+    fn move_from(&mut self, from: Origin) {
+        if from == Origin::Queue {
             self.count(TenantCounter::Queued, -1);
         }
     }

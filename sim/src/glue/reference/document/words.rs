@@ -2,7 +2,7 @@
 
 use consort_glue::{OnGap, PieceForm, PiecePlace, TenantCounter};
 
-use super::{End, From, Halt, Piece, RANGES, Reject, Work, pass_over};
+use super::{End, Halt, Origin, Piece, RANGES, Reject, Work, pass_over};
 use crate::glue::FoldRule;
 
 impl Work<'_> {
@@ -119,7 +119,7 @@ impl Work<'_> {
                 if let Some((form, content)) = replacement {
                     (tried.form, tried.content) = (form, content);
                 }
-                let end = self.conclude(tried, From::Queue);
+                let end = self.conclude(tried, Origin::Queue);
                 self.correct_key(&original);
                 if let Some(Halt::Piece(halting, _)) = &mut self.state.halt
                     && halting.place == original.place
