@@ -26,7 +26,6 @@ pub mod states;
 #[cfg(feature = "reference")]
 pub mod reference;
 pub mod stored;
-pub mod verify;
 pub mod xml;
 
 pub use cells::{CollectionCells, TenantCounter, partition_key};
