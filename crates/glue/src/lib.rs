@@ -22,9 +22,9 @@ pub mod part;
 pub mod plan;
 pub mod reading;
 mod reason;
-pub mod states;
 #[cfg(feature = "reference")]
 pub mod reference;
+pub mod states;
 pub mod stored;
 pub mod xml;
 

@@ -114,11 +114,11 @@ fn describe(settings: &CollectionSettings) -> String {
         "glue '{}': {format} documents up to {}, {}, pieces kept for {}",
         definition.name,
         size_text(definition.max_document as u64),
-        self::counted(definition.partitions as usize, "partition"),
+        counted(definition.partitions as usize, "partition"),
         duration_text(definition.retain)
     );
     if definition.history > 0 {
-        text.push_str(&format!(", {}", self::counted(definition.history as usize, "old version")));
+        text.push_str(&format!(", {}", counted(definition.history as usize, "old version")));
     }
     if !queues.is_empty() {
         let queues: Vec<&str> = queues.iter().map(|queue| &*queue.queue).collect();
