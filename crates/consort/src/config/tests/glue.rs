@@ -111,7 +111,7 @@ fn mistakes_are_told_with_their_places_and_the_nearest_right_name() {
         ("[glu.content]\nformat = 'json'", "1:2: unknown table [glu]; did you mean [glue]?"),
         (
             "[glue.'a.b']\nformat = 'json'",
-            "1:7: the name of a glue must be 1 to 80 characters of letters, digits, '_' and '-', not \"a.b\"",
+            "1:7: the name of a collection must be 1 to 80 characters of letters, digits, '_' and '-', not \"a.b\"",
         ),
         (
             "[tenant.other]",
