@@ -56,7 +56,9 @@ impl<'a> Reader<'a> {
             meant: Vec::new(),
             flawed: *broken,
         };
-        reader.check_name(spec.table, spec.names, name);
+        // A table's name is mostly also the noun for one declaration; a collection is declared with [glue.NAME].
+        let noun = spec.plural.strip_suffix('s').unwrap_or(spec.table);
+        reader.check_name(noun, spec.names, name);
         reader.check_settings(|setting| catalog.sibling_with(spec, setting));
         reader
     }

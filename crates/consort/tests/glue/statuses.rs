@@ -142,7 +142,7 @@ async fn bad_requests_are_refused_before_they_are_stored() {
     ];
     for (method, path, headers, body, status, kind) in cases {
         let (method, status) = (method.clone(), *status);
-        let reply = editor.send(method.clone(), path, headers, body.to_owned()).await;
+        let reply = editor.send(method.clone(), path, headers, body.to_string()).await;
         assert_eq!(reply.status.as_u16(), status, "{method} {path:.80}: {:.500}", text(&reply));
         is_problem(&reply, status, kind, &[]);
         if method == Method::PATCH && status == 415 {

@@ -109,7 +109,7 @@ async fn whole(body: Body) -> Result<Bytes, Problem> {
     while let Some(piece) = pieces.next().await {
         let piece = piece.map_err(|_| unreadable())?;
         if all.len() + piece.len() > MAX_PIECE {
-            return Err(too_large().closing());
+            return Err(too_large());
         }
         all.extend_from_slice(&piece);
         budget.spend(piece.len()).await;

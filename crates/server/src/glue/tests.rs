@@ -86,7 +86,8 @@ struct Bed {
     routes: Router,
 }
 
-const LINES: u64 = 2_000;
+/// More than two frames hold, whatever goes into each.
+const LINES: u64 = 10_000;
 
 fn bed(failing: u64, error: AppendError) -> Bed {
     let (log, store) = memory::open(2, Arc::new(SystemClock::default()));
@@ -195,7 +196,7 @@ fn lines(ranges: &Value) -> Vec<u64> {
 #[tokio::test]
 async fn behind_a_failed_frame_no_line_is_stored_and_the_answer_names_them() {
     let fatal = Fault::Fatal("on purpose".into());
-    let bed = bed(2, AppendError::Engine(fatal));
+    let bed = bed(1, AppendError::Engine(fatal));
     let (status, said) = bed.post().await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{said}");
     assert_eq!(said["type"], "urn:consort:problem:not-stored");

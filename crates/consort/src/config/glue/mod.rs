@@ -98,7 +98,13 @@ fn summary(config: &Config) -> Summary {
     let counted = |number: usize, noun: &str| (number > 0).then(|| counted(number, noun));
     let counts = [counted(collections.len(), "collection"), counted(tenants.len(), "tenant")];
     let tenant = |(name, settings): (&TenantName, &TenantSettings)| {
-        format!("tenant '{name}': {}", self::counted(settings.tokens.count(), "access token"))
+        let tokens = settings.tokens.count();
+        // Then no request without a token is answered, and none with a tenant's is the operator's.
+        let locked_out = match tokens > 0 && !config.http.tokens.has_operator() {
+            true => "; the operator has none: set 'tokens' in [http] as well",
+            false => "",
+        };
+        format!("tenant '{name}': {}{locked_out}", self::counted(tokens, "access token"))
     };
     let lines = collections.iter().map(describe).chain(tenants.iter().map(tenant));
     Summary { counts: counts.into_iter().flatten().collect(), lines: lines.collect() }
@@ -114,11 +120,11 @@ fn describe(settings: &CollectionSettings) -> String {
         "glue '{}': {format} documents up to {}, {}, pieces kept for {}",
         definition.name,
         size_text(definition.max_document as u64),
-        self::counted(definition.partitions as usize, "partition"),
+        counted(definition.partitions as usize, "partition"),
         duration_text(definition.retain)
     );
     if definition.history > 0 {
-        text.push_str(&format!(", {}", self::counted(definition.history as usize, "old version")));
+        text.push_str(&format!(", {}", counted(definition.history as usize, "old version")));
     }
     if !queues.is_empty() {
         let queues: Vec<&str> = queues.iter().map(|queue| &*queue.queue).collect();

@@ -4,7 +4,7 @@ use consort_server::{TenantName, Tokens};
 
 use super::{GlueConfig, TenantSettings};
 use crate::config::declared::Declaration;
-use crate::config::part::ExampleSetting::Instead;
+use crate::config::part::ExampleSetting::{Instead, Shown};
 use crate::config::part::{Context, DeclarationSpec, ExampleSpec, NameRule};
 use crate::config::problem::Problem;
 use crate::config::reader::Reader;
@@ -26,13 +26,13 @@ pub(super) const TENANT: DeclarationSpec = DeclarationSpec {
     examples: &[ExampleSpec {
         name: "a",
         doc: "a tenant; its tokens, if it has any, open /glue and /feeds/glue for its own documents alone",
-        settings: &[Instead("tokens_file"), Instead("tokens")],
+        settings: &[Shown("tokens"), Instead("tokens_file")],
     }],
 };
 
 static SETTINGS: [SettingSpec; 2] = [
     SettingSpec::new("tokens", &["its access tokens, at least 16 characters each"])
-        .with_example("[\"use `openssl rand -hex 32`\"]")
+        .with_example("[\"a-token-made-by-openssl-rand\"]")
         .with_visibility(Visibility::Secret),
     SettingSpec::new("tokens_file", &["a file with one access token a line, instead of tokens"])
         .with_example("\"/run/secrets/tenant-a-tokens\""),
@@ -73,25 +73,10 @@ fn read_tokens(reader: &mut Reader<'_>) -> Option<Tokens> {
     }
 }
 
-/// Adds the tenants' tokens to those of the door. Tokens of tenants alone would leave nobody to operate the node, and
-/// nodes could not ask each other.
-pub(super) fn finish(config: &mut Config, given: &Given, problems: &mut Vec<Problem>) {
-    let unread = |path: &str| given.unreadable.contains(path);
-    let is_known = !unread("http.tokens")
-        && (!given.places.contains_key("http.tokens_file") || config.http.tokens.has_operator());
+/// Adds the tenants' tokens to those of the door, when those of `[http]` are known.
+pub(super) fn finish(config: &mut Config, _given: &Given, problems: &mut Vec<Problem>) {
     let mut tokens = config.http.tokens.clone();
     for (name, TenantSettings { tokens: own, place }) in &config.glue().tenants {
-        if own.is_empty() {
-            continue;
-        }
-        if is_known && !tokens.has_operator() {
-            let message = format!(
-                "[tenant.{name}] has access tokens and [http] has none: set 'tokens' or 'tokens_file' in [http], which \
-                 are the operator's"
-            );
-            problems.push(Problem::new(place.clone(), message));
-            return;
-        }
         match tokens.clone().with_tenant(name.clone(), own) {
             Ok(all) => tokens = all,
             Err(bad) => {

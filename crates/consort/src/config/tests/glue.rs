@@ -111,7 +111,7 @@ fn mistakes_are_told_with_their_places_and_the_nearest_right_name() {
         ("[glu.content]\nformat = 'json'", "1:2: unknown table [glu]; did you mean [glue]?"),
         (
             "[glue.'a.b']\nformat = 'json'",
-            "1:7: the name of a glue must be 1 to 80 characters of letters, digits, '_' and '-', not \"a.b\"",
+            "1:7: the name of a collection must be 1 to 80 characters of letters, digits, '_' and '-', not \"a.b\"",
         ),
         (
             "[tenant.other]",
@@ -149,10 +149,12 @@ fn a_sink_of_line_protocol_cannot_take_rows() {
 }
 
 #[test]
-fn tokens_of_tenants_need_an_operator_and_belong_to_one_caller() {
+fn tokens_of_tenants_make_no_operator_and_belong_to_one_caller() {
     let tenant = format!("[tenant.a]\ntokens = ['{TOKEN}']\n");
-    let alone = problems(&tenant);
-    assert!(alone.contains("[tenant.a] has access tokens and [http] has none"), "{alone}");
+    let alone = Config::resolve(&file(&tenant)).unwrap_or_else(|problems| panic!("{problems}"));
+    assert!(!alone.http.tokens.is_empty() && !alone.http.tokens.has_operator());
+    let said = alone.declared().join("\n");
+    assert!(said.contains("tenant 'a': 1 access token; the operator has none"), "{said}");
     let same = problems(&format!("[http]\ntokens = ['{TOKEN}']\n{tenant}"));
     assert!(same.contains("access token 1 is also a token of [http]"), "{same}");
     assert!(!same.contains(TOKEN), "{same}");
