@@ -6,6 +6,7 @@ pub mod editors;
 pub mod ledger;
 pub mod pieces;
 pub mod replay;
+mod pauses;
 mod served;
 
 use std::time::Duration;
@@ -81,7 +82,9 @@ impl GlueTrial {
         all_owned(&scene.nodes).await;
         editors.stop().await;
 
-        compare(&scene.nodes.addresses(), &ledger).await;
+        let addresses = scene.nodes.addresses();
+        compare(&addresses, &ledger).await;
+        eprintln!("{}", pauses::report(&addresses).await);
         assert!(ledger.acknowledged() >= PIECES, "too little happened between the faults");
         assert!(ledger.broken() > 0, "no client noticed anything: the trial is too mild");
         scene.nodes.stop().await;

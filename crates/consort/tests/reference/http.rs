@@ -30,6 +30,8 @@ window = "1m"
 sink = "rows"
 [once.items]
 upstream = "http://127.0.0.1:9/{path}"
+[glue.content]
+format = "json"
 "#;
 
 /// The routes of the page: headings such as "### `GET /views/{view}`".
@@ -47,6 +49,7 @@ fn routes(page: &str) -> Vec<(String, String)> {
 /// The path with names that the node knows.
 fn filled(path: &str) -> String {
     let names = [
+        ("{collection}", "content"),
         ("{stream}", "events"),
         ("{view}", "minutes"),
         ("{sink}", "rows"),

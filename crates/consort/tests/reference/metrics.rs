@@ -71,6 +71,8 @@ const FAMILIES: &[(&str, &str, &str)] = &[
     ("consort_sink_alarms", "gauge", "sink"),
     ("consort_sink_oldest_seconds", "gauge", "sink"),
     ("consort_feed_subscribers", "gauge", ""),
+    ("consort_glue_pieces", "gauge", "collection, tenant, outcome"),
+    ("consort_glue_documents_bytes", "gauge", "collection, tenant"),
     ("consort_once_answers", "counter", "once, source"),
     ("consort_once_errors", "counter", "once, reason"),
     ("consort_once_computations", "counter", ""),
@@ -125,6 +127,8 @@ by = ["a"]
 count = true
 [once.items]
 upstream = "http://127.0.0.1:9/{path}"
+[glue.content]
+format = "json"
 "#;
 
 const RELAY: &str = "[relay]\nudp = \"127.0.0.1:0\"\nhttp = \"127.0.0.1:0\"\ndefault = [\"a\"]\n[target.a]\nudp = \"127.0.0.1:9\"\n";
