@@ -4,9 +4,9 @@
 
 pub mod editors;
 pub mod ledger;
+mod pauses;
 pub mod pieces;
 pub mod replay;
-mod pauses;
 mod served;
 
 use std::time::Duration;
