@@ -128,6 +128,7 @@ impl Worker {
         }
     }
 
+    /// Plans and commits the next slice.
     async fn fold_slice(
         &self,
         loaded: &mut Loaded,
@@ -145,7 +146,10 @@ impl Worker {
         alone: bool,
     ) -> Result<ReadCells, SliceFault> {
         let most = if alone { 1 } else { SLICE_RECORDS };
-        planner.until = planner.ahead().nth(most).map(|(at, _)| at);
+        if alone {
+            // Also if the record panics when it names its cells.
+            planner.until = planner.ahead().nth(1).map(|(at, _)| at);
+        }
         let NamedCells { cells, records, until } =
             guarded(|| name_cells(planner, most)).map_err(panicked)?;
         planner.until = until;
