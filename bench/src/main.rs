@@ -1,5 +1,5 @@
 //! Benchmarks: `cargo xtask bench engines`, `cargo xtask bench cluster`, `cargo xtask bench lifts`, `cargo xtask
-//! bench events`, `cargo xtask bench once`, `cargo xtask bench overload`.
+//! bench events`, `cargo xtask bench once`, `cargo xtask bench overload`, `cargo xtask bench glue`.
 //!
 //! Each figure of the engines and of the lift rides stands beside its limit or peer, measured in the same
 //! run and in turn with it, since the machine's own speed varies: what counts is the ratio. The cluster's
@@ -8,6 +8,7 @@
 mod cluster;
 mod engines;
 mod events;
+mod glue;
 mod lifts;
 mod measure;
 mod once;
@@ -55,6 +56,12 @@ enum Command {
         /// One part alone; its figures are not kept.
         #[arg(long)]
         only: Option<once::Part>,
+    },
+    /// Documents assembled from pieces, beside PostgreSQL.
+    Glue {
+        /// One part alone; its figures are not kept.
+        #[arg(long)]
+        only: Option<glue::Part>,
     },
     /// A node that is sent bodies which cost much more to take than to send.
     Overload,
@@ -114,6 +121,10 @@ async fn main() -> Result<()> {
         Command::Once { only } => {
             let pace = if quick { once::Pace::QUICK } else { once::Pace::FULL };
             show(&once::run(pace, only).await?, !quick && only.is_none())
+        }
+        Command::Glue { only } => {
+            let pace = if quick { glue::Pace::QUICK } else { glue::Pace::FULL };
+            show(&glue::run(pace, only).await?, !quick && only.is_none())
         }
         Command::Overload => {
             let pace = if quick { overload::Pace::QUICK } else { overload::Pace::FULL };

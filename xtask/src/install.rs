@@ -31,6 +31,10 @@ const PEERS: Programs = &[("node", "nodejs"), ("npm", "npm"), ("python3", "pytho
 /// nobody here.
 const CACHES: Programs = &[("nginx", "nginx"), ("varnishd", "varnish")];
 
+/// The database that glue stands beside, and its load program. Debian keeps them out of the folders of programs.
+const DATABASE: Programs =
+    &[("/usr/lib/postgresql/15/bin/postgres", "postgresql-15"), ("setpriv", "util-linux")];
+
 /// Installs the servers that are missing.
 pub(crate) fn servers() -> Result<()> {
     install(SERVERS)
@@ -49,6 +53,11 @@ pub(crate) fn peers() -> Result<()> {
 /// Installs the caches that once stands beside, if they are missing.
 pub(crate) fn caches() -> Result<()> {
     install(CACHES)
+}
+
+/// Installs the database that glue stands beside, if it is missing.
+pub(crate) fn database() -> Result<()> {
+    install(DATABASE)
 }
 
 fn install(programs: Programs) -> Result<()> {

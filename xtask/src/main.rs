@@ -29,7 +29,7 @@ enum Command {
     /// Measures, beside peers and limits in the same run: a table, a plot and a JSON file in bench/.
     Bench {
         /// What to measure.
-        #[arg(value_parser = ["engines", "cluster", "lifts", "events", "once", "overload"], default_value = "engines")]
+        #[arg(value_parser = ["engines", "cluster", "lifts", "events", "once", "overload", "glue"], default_value = "engines")]
         what: String,
         /// A short run to see that it works: its figures mean nothing.
         #[arg(long)]
@@ -60,6 +60,7 @@ fn main() -> Result<()> {
             match what.as_str() {
                 "lifts" => install::load()?,
                 "events" => install::peers()?,
+                "glue" => install::database()?,
                 "once" => {
                     install::load()?;
                     install::caches()?;

@@ -1,5 +1,8 @@
 //! Rows of glue's collections as the payload of a feed. Glue knows no feeds, and feeds know no glue: the two meet here.
 
+#[cfg(test)]
+mod node_tests;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 

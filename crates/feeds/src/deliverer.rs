@@ -134,7 +134,7 @@ impl Lane {
                 () = tenure.ending() => break,
                 step = self.step(state.take()) => step,
             };
-            let (attempted, is_full) = match step {
+            let (attempted, has_more) = match step {
                 Ok(Step::Again) => continue,
                 Ok(Step::Nothing) => {
                     failures = 0;
@@ -158,7 +158,8 @@ impl Lane {
                 failures = 0;
                 self.figures.note_full(&self.spec.feed, self.shard, false);
             }
-            if let Some(state) = state.as_ref().filter(|_| is_full || attempted.hindrance.is_some())
+            if let Some(state) =
+                state.as_ref().filter(|_| has_more || attempted.hindrance.is_some())
             {
                 self.count(&mut counted, &state.found).await;
             }
@@ -187,9 +188,9 @@ impl Lane {
         let since = self.says.since(&self.spec.feed);
         self.figures.note_waiting(&self.spec.feed, self.shard, since);
         let bytes = entries.iter().map(|entry| entry.entry.len()).sum();
-        let is_full = BATCH.reached(entries.len(), bytes);
+        let has_more = BATCH.reached(entries.len(), bytes);
         let attempt = Arc::clone(self).attempt(claimed, entries);
-        (self.on_its_own(attempt).await, is_full)
+        (self.on_its_own(attempt).await, has_more)
     }
 
     /// Says what hinders it, and for how long it is to rest.

@@ -259,8 +259,13 @@ impl Subscription {
     ) -> Result<(), ReadError> {
         let Some(subjects) = self.spec.payload.subjects() else { return Ok(()) };
         let behind: Vec<Cursor> = rows.iter().map(|row| row.cursor).collect();
-        let selected: Vec<usize> = (0..rows.len()).filter(|at| self.selects(&rows[*at])).collect();
-        let chosen: Vec<Row> = selected.iter().map(|at| rows[*at].clone()).collect();
+        let (mut selected, mut chosen) = (Vec::new(), Vec::new());
+        for (at, row) in rows.into_iter().enumerate() {
+            if self.selects(&row) {
+                selected.push(at);
+                chosen.push(row);
+            }
+        }
         let bytes = PAGE_BYTES.saturating_sub(look.sent);
         let bounds = StateBounds { items: look.left(), bytes };
         let run = read_states(&*self.store, shard, subjects, &chosen, bounds).await;
@@ -269,7 +274,7 @@ impl Subscription {
             QueryError::Engine(fault) => ReadError::Engine(fault),
         })?;
         // Up to the first change that no state of this page stands for.
-        let end = selected.get(run.rows).copied().unwrap_or(rows.len());
+        let end = selected.get(run.rows).copied().unwrap_or(behind.len());
         let Some(last) = end.checked_sub(1) else { return Ok(()) };
         look.next.cursors[at] = behind[last];
         look.sent += run.bytes;

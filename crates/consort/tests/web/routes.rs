@@ -3,13 +3,14 @@
 use crate::bed::{Bed, POSTS, exchange, status};
 
 /// Orders and computations: method, path, type of the body, body.
-const OTHERS: [(&str, &str, &str, &str); 9] = [
+const OTHERS: [(&str, &str, &str, &str); 10] = [
     ("POST", "/api/v2/write?bucket=points", "text/plain", "points v=1"),
     ("POST", "/query?q=CREATE%20DATABASE%20points", "text/plain", ""),
     ("GET", "/once/items/a", "", ""),
     ("POST", "/once/items/a", "application/json", "{}"),
     ("DELETE", "/once/items/a", "", ""),
     ("POST", "/once/items/purge", "application/json", r#"{"tag":"red"}"#),
+    ("POST", "/sinks/s/parked/release", "application/json", r#"{"collection":"c","id":"a"}"#),
     ("POST", "/cluster/nodes/a/drain", "application/json", "{}"),
     ("POST", "/cluster/roles/worker:rides%2F0/resolve", "application/json", r#"{"from":"end"}"#),
     ("POST", "/cluster/roles/worker:rides/0/resolve", "application/json", r#"{"from":"end"}"#),
