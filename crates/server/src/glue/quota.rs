@@ -112,7 +112,6 @@ impl PartitionQuota {
         tenant: &TenantName,
         pieces: u64,
         bytes: u64,
-        now: Duration,
     ) -> Result<AdmissionId, QuotaFull> {
         let most = self.share();
         let known = self.tenants.get(tenant).copied().unwrap_or_default();
@@ -124,9 +123,6 @@ impl PartitionQuota {
                 most_pieces: most.pieces,
                 most_bytes: most.bytes,
             });
-        }
-        if self.admissions.is_empty() {
-            self.drain.begin(now);
         }
         let (id, counted) = (AdmissionId(self.next), Unapplied { pieces, bytes });
         self.next += 1;
@@ -149,16 +145,20 @@ impl PartitionQuota {
     }
 
     /// The pieces are in the log.
-    pub(super) fn stored(&mut self, id: AdmissionId, place: Place) {
+    pub(super) fn stored(&mut self, id: AdmissionId, place: Place, now: Duration) {
         if let Some(admission) = self.admissions.get_mut(&id) {
             admission.state = AdmissionState::Stored(place);
+            // Pieces on their way into the log, or perhaps in it, say nothing about the pace of the partition.
+            if self.stored.is_empty() {
+                self.drain.begin(now);
+            }
             self.stored.push_back(id);
         }
     }
 
     /// The pieces are not in the log.
-    pub(super) fn failed(&mut self, id: AdmissionId, now: Duration) {
-        self.release(id, now);
+    pub(super) fn failed(&mut self, id: AdmissionId) {
+        self.release(id);
     }
 
     /// The pieces may be in the log.
@@ -172,7 +172,7 @@ impl PartitionQuota {
     pub(super) fn applied(&mut self, era: u64, now: Duration, has_passed: impl Fn(&Place) -> bool) {
         if self.era.replace(era).is_some_and(|before| before != era) {
             // Offsets and producers count anew: nothing of the old era will be passed any more.
-            self.forget(now);
+            self.forget();
             return;
         }
         let mut left = VecDeque::with_capacity(self.stored.len());
@@ -183,14 +183,14 @@ impl PartitionQuota {
                     if has_passed(place) =>
                 {
                     applied += counted.pieces;
-                    self.release(id, now);
+                    self.release(id);
                 }
                 Some(_) => left.push_back(id),
                 None => {}
             }
         }
         self.stored = left;
-        self.drain.count(applied, now, self.admissions.is_empty());
+        self.drain.count(applied, now, self.stored.is_empty());
     }
 
     /// Time has passed: admissions of unknown outcome are let go.
@@ -198,7 +198,7 @@ impl PartitionQuota {
         let is_over = |admission: &Admission| matches!(admission.state, AdmissionState::Unknown(until) if until <= now);
         let over = self.admissions.iter().filter(|(_, admission)| is_over(admission));
         let over: Vec<AdmissionId> = over.map(|(id, _)| *id).collect();
-        over.into_iter().for_each(|id| self.release(id, now));
+        over.into_iter().for_each(|id| self.release(id));
     }
 
     /// How many nodes are alive: each has an equal share.
@@ -211,7 +211,7 @@ impl PartitionQuota {
         self.admissions.is_empty()
     }
 
-    fn release(&mut self, id: AdmissionId, now: Duration) {
+    fn release(&mut self, id: AdmissionId) {
         let Some(Admission { tenant, counted, .. }) = self.admissions.remove(&id) else { return };
         if let Some(sum) = self.tenants.get_mut(&tenant) {
             sum.pieces -= counted.pieces;
@@ -220,17 +220,13 @@ impl PartitionQuota {
                 self.tenants.remove(&tenant);
             }
         }
-        if self.admissions.is_empty() {
-            self.drain.pause(now);
-        }
     }
 
-    fn forget(&mut self, now: Duration) {
+    fn forget(&mut self) {
         self.admissions.clear();
         self.tenants.clear();
         self.stored.clear();
         self.drain = Drain::default();
-        self.drain.pause(now);
     }
 }
 
@@ -300,25 +296,25 @@ mod tests {
     fn room(quota: &mut PartitionQuota, name: &str) -> u64 {
         let mut room = 0;
         let mut taken = Vec::new();
-        while let Ok(id) = quota.admit(&tenant(name), 1, 0, ms(0)) {
+        while let Ok(id) = quota.admit(&tenant(name), 1, 0) {
             room += 1;
             taken.push(id);
         }
-        taken.into_iter().for_each(|id| quota.failed(id, ms(0)));
+        taken.into_iter().for_each(|id| quota.failed(id));
         room
     }
 
     #[test]
     fn a_piece_counts_until_it_is_applied_and_not_longer() {
         let mut quota = PartitionQuota::new(LIMITS);
-        let first = quota.admit(&tenant("a"), 60, 100, ms(0)).unwrap();
-        let second = quota.admit(&tenant("a"), 40, 100, ms(0)).unwrap();
-        let full = quota.admit(&tenant("a"), 1, 1, ms(0)).unwrap_err();
+        let first = quota.admit(&tenant("a"), 60, 100).unwrap();
+        let second = quota.admit(&tenant("a"), 40, 100).unwrap();
+        let full = quota.admit(&tenant("a"), 1, 1).unwrap_err();
         assert_eq!((full.pieces, full.most_pieces), (100, 100));
-        assert!(quota.admit(&tenant("b"), 100, 1, ms(0)).is_ok(), "another tenant has its own");
-        quota.stored(first, place(1));
-        quota.stored(second, place(2));
-        assert!(quota.admit(&tenant("a"), 1, 1, ms(0)).is_err(), "stored is not applied");
+        assert!(quota.admit(&tenant("b"), 100, 1).is_ok(), "another tenant has its own");
+        quota.stored(first, place(1), ms(0));
+        quota.stored(second, place(2), ms(0));
+        assert!(quota.admit(&tenant("a"), 1, 1).is_err(), "stored is not applied");
         quota.applied(0, ms(1), up_to(1));
         assert_eq!(room(&mut quota, "a"), 60);
         quota.applied(0, ms(2), up_to(2));
@@ -328,23 +324,23 @@ mod tests {
     #[test]
     fn bytes_count_as_pieces_do_and_a_large_piece_comes_in_alone() {
         let mut quota = PartitionQuota::new(LIMITS);
-        let large = quota.admit(&tenant("a"), 1, 50_000, ms(0)).unwrap();
-        assert!(quota.admit(&tenant("a"), 1, 0, ms(0)).is_err());
-        quota.failed(large, ms(0));
-        quota.admit(&tenant("a"), 1, 9_999, ms(0)).unwrap();
-        assert!(quota.admit(&tenant("a"), 1, 2, ms(0)).is_err());
-        assert!(quota.admit(&tenant("a"), 1, 1, ms(0)).is_ok());
+        let large = quota.admit(&tenant("a"), 1, 50_000).unwrap();
+        assert!(quota.admit(&tenant("a"), 1, 0).is_err());
+        quota.failed(large);
+        quota.admit(&tenant("a"), 1, 9_999).unwrap();
+        assert!(quota.admit(&tenant("a"), 1, 2).is_err());
+        assert!(quota.admit(&tenant("a"), 1, 1).is_ok());
     }
 
     #[test]
     fn a_failed_append_stops_counting_and_an_unknown_one_does_after_a_while() {
         let mut quota = PartitionQuota::new(LIMITS);
-        let failed = quota.admit(&tenant("a"), 100, 0, ms(0)).unwrap();
-        quota.failed(failed, ms(0));
-        let unknown = quota.admit(&tenant("a"), 100, 0, ms(0)).unwrap();
+        let failed = quota.admit(&tenant("a"), 100, 0).unwrap();
+        quota.failed(failed);
+        let unknown = quota.admit(&tenant("a"), 100, 0).unwrap();
         quota.unknown(unknown, ms(1_000));
         quota.expire(ms(1_000) + UNKNOWN_FOR - ms(1));
-        assert!(quota.admit(&tenant("a"), 1, 0, ms(0)).is_err());
+        assert!(quota.admit(&tenant("a"), 1, 0).is_err());
         quota.expire(ms(1_000) + UNKNOWN_FOR);
         assert!(quota.is_empty());
         assert_eq!(room(&mut quota, "a"), 100);
@@ -353,8 +349,8 @@ mod tests {
     #[test]
     fn a_new_era_forgets_what_will_never_be_passed() {
         let mut quota = PartitionQuota::new(LIMITS);
-        let id = quota.admit(&tenant("a"), 100, 0, ms(0)).unwrap();
-        quota.stored(id, place(9));
+        let id = quota.admit(&tenant("a"), 100, 0).unwrap();
+        quota.stored(id, place(9), ms(0));
         quota.applied(0, ms(1), up_to(1));
         assert!(!quota.is_empty());
         quota.applied(1, ms(2), |_| false);
@@ -378,10 +374,11 @@ mod tests {
         // 50 pieces in half a second, while more wait: 100 a second.
         let mut now = 0;
         for sequence in 0..10 {
-            let id = quota.admit(&tenant("a"), 5, 0, ms(now)).unwrap();
-            quota.stored(id, place(sequence));
+            let id = quota.admit(&tenant("a"), 5, 0).unwrap();
+            quota.stored(id, place(sequence), ms(now));
         }
-        let waiting = quota.admit(&tenant("b"), 1, 0, ms(now)).unwrap();
+        let waiting = quota.admit(&tenant("b"), 1, 0).unwrap();
+        quota.stored(waiting, place(99), ms(now));
         for sequence in 0..10 {
             now += 50;
             quota.applied(0, ms(now), up_to(sequence));
@@ -390,19 +387,18 @@ mod tests {
         // Nothing is applied for a second: the least remains.
         quota.applied(0, ms(now + 1_000), |_| false);
         assert_eq!(quota.share().pieces, LEAST_PIECES);
-        quota.failed(waiting, ms(now + 1_000));
+        quota.failed(waiting);
         // A fast burst is too short to tell anything; a longer one shows the partition's pace again.
         now += 1_000;
-        let admitted: Vec<_> =
-            (0..3).map(|_| quota.admit(&tenant("a"), 5, 0, ms(now)).unwrap()).collect();
+        let admitted: Vec<_> = (0..3).map(|_| quota.admit(&tenant("a"), 5, 0).unwrap()).collect();
         for (sequence, id) in (10..).zip(admitted) {
-            quota.stored(id, place(sequence));
+            quota.stored(id, place(sequence), ms(now));
         }
         quota.applied(0, ms(now + 10), up_to(11));
         assert_eq!(quota.share().pieces, LEAST_PIECES);
-        quota.admit(&tenant("b"), 16, 0, ms(now + 10)).unwrap();
-        let many = quota.admit(&tenant("c"), 1_000, 0, ms(now + 20)).unwrap();
-        quota.stored(many, place(20));
+        quota.admit(&tenant("b"), 16, 0).unwrap();
+        let many = quota.admit(&tenant("c"), 1_000, 0).unwrap();
+        quota.stored(many, place(20), ms(now + 20));
         quota.applied(0, ms(now + 260), up_to(20));
         assert!(quota.share().pieces >= 1_000, "{:?}", quota.share());
     }
@@ -410,11 +406,11 @@ mod tests {
     #[test]
     fn an_idle_partition_is_not_a_slow_one() {
         let mut quota = PartitionQuota::new(LIMITS);
-        let id = quota.admit(&tenant("a"), 1, 0, ms(0)).unwrap();
-        quota.stored(id, place(0));
+        let id = quota.admit(&tenant("a"), 1, 0).unwrap();
+        quota.stored(id, place(0), ms(0));
         quota.applied(0, ms(10), up_to(0));
-        let id = quota.admit(&tenant("a"), 1, 0, ms(60_000)).unwrap();
-        quota.stored(id, place(1));
+        let id = quota.admit(&tenant("a"), 1, 0).unwrap();
+        quota.stored(id, place(1), ms(60_000));
         quota.applied(0, ms(60_010), up_to(1));
         assert_eq!(quota.share().pieces, LIMITS.pieces);
     }

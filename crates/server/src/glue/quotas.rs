@@ -72,13 +72,12 @@ impl Quotas {
         pieces: u64,
         bytes: u64,
     ) -> Result<CountedPieces, QuotaFull> {
-        let now = self.now();
         let mut partitions = self.0.partitions.lock();
         let followed = partitions.entry(partition).or_insert_with(|| Followed {
             quota: PartitionQuota::new(self.0.options.limits),
             is_followed: false,
         });
-        let id = followed.quota.admit(tenant, pieces, bytes, now)?;
+        let id = followed.quota.admit(tenant, pieces, bytes)?;
         if !std::mem::replace(&mut followed.is_followed, true) {
             self.follow(partition);
         }
@@ -148,17 +147,16 @@ impl CountedPieces {
         let Some(id) = self.id.take() else { return };
         let now = self.quotas.now();
         self.quotas.with(self.partition, |quota| match result {
-            Ok(place) => quota.stored(id, place.clone()),
+            Ok(place) => quota.stored(id, place.clone(), now),
             Err(SubmitError::Unknown(_)) => quota.unknown(id, now),
-            Err(SubmitError::Refused(_) | SubmitError::NotStored(_)) => quota.failed(id, now),
+            Err(SubmitError::Refused(_) | SubmitError::NotStored(_)) => quota.failed(id),
         });
     }
 
     /// The pieces were not sent.
     pub(super) fn not_sent(mut self) {
         let Some(id) = self.id.take() else { return };
-        let now = self.quotas.now();
-        self.quotas.with(self.partition, |quota| quota.failed(id, now));
+        self.quotas.with(self.partition, |quota| quota.failed(id));
     }
 }
 

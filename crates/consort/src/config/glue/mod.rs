@@ -6,6 +6,7 @@ mod sources;
 mod tenant;
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use consort_glue::{Collection, DocumentFormat};
 use consort_server::{TenantName, Tokens};
@@ -62,12 +63,19 @@ pub struct PieceQueue {
 }
 
 /// What is declared of a tenant.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct TenantSettings {
     /// Its access tokens. The door has them among those of `[http]`.
     pub tokens: Tokens,
     /// Where it is declared.
     pub(crate) place: Place,
+}
+
+/// Its place is not one of its settings.
+impl fmt::Debug for TenantSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TenantSettings").field("tokens", &self.tokens).finish_non_exhaustive()
+    }
 }
 
 static SETTINGS: [SettingSpec; 1] = [SettingSpec::new(
