@@ -8,7 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use axum::http::{Extensions, HeaderMap, HeaderName, StatusCode};
+use axum::http::{Extensions, HeaderMap, HeaderName};
 
 use crate::problem::Problem;
 use crate::problems;
@@ -177,6 +177,8 @@ fn operators_alone(tenant: &TenantName) -> Problem {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::StatusCode;
+
     use super::*;
 
     fn headers(tenant: &str) -> HeaderMap {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::HeaderMap;
 use consort_feeds::{FeedSelection, FeedSpec, NoSubjects, SendMode, Subject};
 
 use super::answers::short;

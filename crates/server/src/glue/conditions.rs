@@ -1,6 +1,6 @@
 //! `If-Match` and `If-None-Match`.
 
-use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, header};
 use consort_glue::DocumentTag;
 use consort_glue::stored::record::Condition;
 

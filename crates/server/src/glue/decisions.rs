@@ -1,7 +1,7 @@
 //! `POST /glue/{collection}/{id}/retry` and `…/discard`: what becomes of the piece that halted a document.
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, header};
 use axum::response::Response;
 use bytes::Bytes;
 use consort_cluster::SubmitError;

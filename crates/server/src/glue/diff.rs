@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::extract::{RawQuery, Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use consort_glue::json::{JsonDocument, diff};
 use consort_glue::{DocumentFormat, check_document_id};

@@ -35,7 +35,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, header};
 use axum::routing::{get, post, put};
 use consort_cluster::{Appender, Runtime};
 use consort_feeds::Subscription;

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-use axum::http::StatusCode;
 use consort_glue::reading::PAGE_ITEMS;
 
 use crate::problem::Problem;
@@ -80,6 +79,8 @@ fn wrong(detail: String) -> Problem {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::StatusCode;
+
     use super::*;
 
     #[test]

@@ -1,6 +1,6 @@
 //! What a request says of its piece, apart from the body.
 
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::http::{HeaderMap, Method, header};
 use consort_glue::stored::PieceRecord;
 use consort_glue::stored::record::{Condition, SourceNumber};
 use consort_glue::{

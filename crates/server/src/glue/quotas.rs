@@ -5,7 +5,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::StatusCode;
 use consort_cluster::{ClusterStatus, Place, Runtime, SubmitError};
 use consort_glue::reading::CollectionReader;
 use consort_kernel::Name;
