@@ -23,7 +23,6 @@ mod reason;
 #[cfg(feature = "reference")]
 pub mod reference;
 pub mod stored;
-pub mod verify;
 pub mod xml;
 
 pub use cells::{CollectionCells, TenantCounter, partition_key};

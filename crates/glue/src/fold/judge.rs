@@ -252,7 +252,7 @@ impl Fold<'_> {
         creates: bool,
     ) -> Option<Bytes> {
         let tree = self.state.tree.as_ref()?;
-        let stride = tag.version % HISTORY_STRIDE == 0;
+        let stride = tag.version.is_multiple_of(HISTORY_STRIDE);
         let begins = creates && form != PieceForm::Whole;
         let in_history = self.collection.history > 0 && (stride || begins || size > MAX_INLINE);
         let in_row = self.collection.feed == FeedContent::Document;

@@ -76,7 +76,7 @@ fn worst(format: DocumentFormat, feed: FeedContent) -> usize {
     for step in stage.apply(&entry) {
         worst = worst.max(check(&step));
     }
-    for _ in 0..30 {
+    for _ in 0..80 {
         for step in stage.send(&[patch(format, largest)]) {
             worst = worst.max(check(&step));
         }

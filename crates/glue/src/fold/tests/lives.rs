@@ -56,7 +56,7 @@ fn h19_a_delete_leaves_a_tombstone_with_the_numbers() {
 fn h19_only_put_begins_a_new_life_and_a_merge_patch_with_revive() {
     let mut desk = Desk::with_array(|_| {});
     desk.send(delete());
-    let Some(PieceOutcome::Applied(tag)) = Some(desk.send(put("1"))) else { panic!() };
+    let PieceOutcome::Applied(tag) = desk.send(put("1")) else { panic!("a new life begins") };
     assert_eq!((tag.version, tag.life), (3, desk.last_place()), "H20: versions go on");
 
     let mut reviving = Desk::with_array(|collection| {
