@@ -2,11 +2,12 @@
 
 use bytes::Bytes;
 use consort_cluster::tenure::TenureControl;
+use consort_cluster::worker::Control;
 use consort_cluster::{Lanes, Task, TokioRuntime};
 use consort_kernel::memory::{MemoryLog, MemoryStore};
 use consort_kernel::{
-    Cell, Commit, Cursor, Kind, ManualClock, Note, Operation, ReadError, SeededEntropy, Shard,
-    Timestamp, Value, memory,
+    Cell, Commit, Cursor, Frame, FrameKind, Kind, ManualClock, Note, Operation, Producer,
+    ReadError, SeededEntropy, Shard, Timestamp, Value, memory,
 };
 
 use super::feed_bound::FeedBound;
@@ -140,8 +141,16 @@ async fn a_gap_ends_at_its_deadline_and_is_announced_once_until_the_word_is_pass
 async fn applied_pieces_leave_the_log_when_they_are_old_enough() {
     let bed = Bed::new();
     let _worker = bed.start(worker::KIND);
-    for seq in 1..=4 {
-        bed.send(seq, "{}").await;
+    // The appender would stamp all frames with the store time that it read last.
+    for sequence in 0..4 {
+        let frame = Frame {
+            kind: FrameKind::Control,
+            producer: Producer(1),
+            sequence,
+            time: bed.store.now().await.unwrap(),
+            records: vec![Control::Tick.encode()].into(),
+        };
+        bed.log.append(&bed.partition(), &frame).await.unwrap();
         bed.clock.advance(Duration::from_secs(20));
     }
     bed.applied(4).await;

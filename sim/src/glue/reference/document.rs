@@ -95,7 +95,7 @@ impl Work<'_> {
         }
         let waits_for_it = match &self.state.halt {
             Some(Halt::Gap(_, source)) => {
-                let next = self.source(source).last + 1;
+                let next = self.state.sources.get(source).map_or(0, |source| source.last) + 1;
                 piece.number.as_ref().is_some_and(|(name, seq)| name == source && *seq == next)
             }
             _ => false,
