@@ -69,7 +69,7 @@ impl Door {
                     head.extensions.insert(caller);
                     self.serve(Request::from_parts(head, body), next, streamed).await
                 }
-                Err(refused) => refused,
+                Err(refused) => *refused,
             },
         };
         self.web.sign(visitor, response.headers_mut());
@@ -88,14 +88,14 @@ impl Door {
         }
     }
 
-    fn admit(&self, head: &Parts, route: &str) -> Result<Caller, Response> {
+    fn admit(&self, head: &Parts, route: &str) -> Result<Caller, Box<Response>> {
         if OPEN_TO_ALL.contains(&head.uri.path()) {
             return Ok(Caller::Operator);
         }
-        let caller = self.token(head).map_err(Refusal::into_response)?;
+        let caller = self.token(head).map_err(|refusal| Box::new(refusal.into_response()))?;
         match self.tenant_routes.admit(&caller, route) {
             Ok(()) => Ok(caller),
-            Err(problem) => Err(problem.into_response()),
+            Err(problem) => Err(Box::new(problem.into_response())),
         }
     }
 

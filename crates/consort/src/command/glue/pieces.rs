@@ -32,7 +32,7 @@ pub(crate) struct PatchArgs {
     #[arg(value_name = "ID")]
     id: String,
     /// What the patch is
-    #[arg(long, value_enum, default_value_t = PatchForm::MergePatch)]
+    #[arg(long, value_enum, default_value_t = PatchForm::Merge)]
     form: PatchForm,
     #[command(flatten)]
     piece: PieceArgs,
@@ -41,9 +41,12 @@ pub(crate) struct PatchArgs {
 /// The forms of patches.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum PatchForm {
-    MergePatch,
-    JsonPatch,
-    XmlPatch,
+    #[value(name = "merge-patch")]
+    Merge,
+    #[value(name = "json-patch")]
+    Json,
+    #[value(name = "xml-patch")]
+    Xml,
 }
 
 #[derive(Args)]
@@ -71,9 +74,9 @@ struct PieceArgs {
 impl PatchForm {
     fn content_type(self) -> &'static str {
         match self {
-            PatchForm::MergePatch => "application/merge-patch+json",
-            PatchForm::JsonPatch => "application/json-patch+json",
-            PatchForm::XmlPatch => "application/xml-patch+xml",
+            PatchForm::Merge => "application/merge-patch+json",
+            PatchForm::Json => "application/json-patch+json",
+            PatchForm::Xml => "application/xml-patch+xml",
         }
     }
 }
