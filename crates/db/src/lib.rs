@@ -8,9 +8,14 @@
 pub mod entry;
 pub mod head;
 pub mod hash;
+pub mod follow;
+pub mod local;
+#[cfg(test)]
+mod model;
 mod position;
 pub mod schema;
 pub mod snapshot;
+pub mod sqlite;
 pub mod supervise;
 mod wire;
 pub mod write;

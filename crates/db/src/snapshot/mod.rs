@@ -2,4 +2,6 @@
 //! lists them.
 
 pub mod chunks;
+pub mod load;
+pub mod make;
 pub mod manifest;
