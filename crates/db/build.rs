@@ -10,7 +10,7 @@ fn main() {
     println!("cargo:rerun-if-env-changed=LIBSQLITE3_FLAGS");
     let given = env::var("LIBSQLITE3_FLAGS").unwrap_or_default();
     let is_missing = |flag: &&str| !given.split_whitespace().any(|word| word == *flag);
-    if FLAGS.iter().any(|flag| is_missing(flag)) {
+    if FLAGS.iter().any(is_missing) {
         println!(
             "cargo:error=consort-db needs SQLite with its session extension. Add these lines to \
              .cargo/config.toml of your workspace, then build again:"

@@ -57,7 +57,9 @@ pub enum ApplyError {
         before: u64,
     },
     /// A statement of DDL needs a newer SQLite (H30).
-    #[error("entry {index} was written by SQLite {needed}, and this node cannot apply it: upgrade this node")]
+    #[error(
+        "entry {index} was written by SQLite {needed}, and this node cannot apply it: upgrade this node"
+    )]
     OlderSqlite {
         /// The index of its group.
         index: u64,

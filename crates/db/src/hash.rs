@@ -164,7 +164,7 @@ mod tests {
         content.add(row(1), 2, HashedValue::Real(0.5));
         content.add(row(1), 3, HashedValue::Blob(b"\0"));
         content.add(row(1), 4, HashedValue::Null);
-        assert_eq!(content.to_string(), "CONTENT");
+        assert_eq!(content.to_string(), "331b2b54828ae7c0b8b408c82ba40b15");
     }
 
     #[test]

@@ -130,12 +130,8 @@ pub enum HeadError {
 impl DbHead {
     /// The head of a database that begins now, empty and without a leader.
     pub fn created(database: u128, origin: u64, sqlite: u32) -> Self {
-        let base = EraBase {
-            origin,
-            chain: SchemaChain::START,
-            content: ContentHash::EMPTY,
-            sqlite,
-        };
+        let base =
+            EraBase { origin, chain: SchemaChain::START, content: ContentHash::EMPTY, sqlite };
         DbHead::beginning(database, 1, 0, base)
     }
 
@@ -188,7 +184,10 @@ impl DbHead {
     pub fn stopped(&self, reason: &str) -> Result<DbHead, HeadError> {
         self.check_not_stopped()?;
         let cut = reason.floor_char_boundary(STOP_REASON_BYTES);
-        Ok(DbHead { state: HeadState::Stopped { reason: reason[..cut].to_owned() }, ..self.clone() })
+        Ok(DbHead {
+            state: HeadState::Stopped { reason: reason[..cut].to_owned() },
+            ..self.clone()
+        })
     }
 
     /// The head of the era that begins with a restore. Positions of this era are refused from then on

@@ -6,9 +6,9 @@
 //! that walks every interleaving of claims and writes. It knows no HTTP and no engine.
 
 pub mod entry;
-pub mod head;
-pub mod hash;
 pub mod follow;
+pub mod hash;
+pub mod head;
 pub mod local;
 #[cfg(test)]
 mod model;

@@ -212,7 +212,10 @@ mod tests {
             ("STRICT BLOB", strict(table(vec![nullable(column("a", "BLOB", 1))]))),
             ("WITHOUT ROWID", without_rowid(table(vec![nullable(column("a", "REAL", 1))]))),
             ("a date", table(vec![column("a", "DATE", 1)])),
-            ("NOCASE outside the key", table(vec![column("k", "INT", 1), nocase(column("a", "", 0))])),
+            (
+                "NOCASE outside the key",
+                table(vec![column("k", "INT", 1), nocase(column("a", "", 0))]),
+            ),
         ];
         for (what, table) in cases {
             assert_eq!(check_table(&table), Ok(()), "{what}");
@@ -237,7 +240,11 @@ mod tests {
             ("T8", table(vec![column("a", "", 1)]), "a TEXT NOT NULL PRIMARY KEY"),
             ("T8", table(vec![column("a", "BLOB", 1)]), "a TEXT NOT NULL PRIMARY KEY"),
             ("T8", strict(table(vec![column("a", "ANY", 1)])), "a TEXT NOT NULL PRIMARY KEY"),
-            ("T8", without_rowid(table(vec![column("a", "any", 1)])), "a TEXT NOT NULL PRIMARY KEY"),
+            (
+                "T8",
+                without_rowid(table(vec![column("a", "any", 1)])),
+                "a TEXT NOT NULL PRIMARY KEY",
+            ),
             (
                 "T8",
                 without_rowid(table(vec![nocase(column("a", "TEXT", 1))])),

@@ -129,7 +129,10 @@ fn h22_a_refused_write_is_not_remembered_and_a_large_answer_not_kept() {
     let mut bed = bed_with_table();
     let insert = keyed("k", 1, &["INSERT INTO t VALUES (3, -1)"]);
     assert_eq!(bed.run(insert.clone()).unwrap_err().kind, JobErrorKind::Constraint);
-    assert!(matches!(bed.run(keyed("k", 2, &["INSERT INTO t VALUES (3, 1)"])), Ok(JobAnswer::New(_))));
+    assert!(matches!(
+        bed.run(keyed("k", 2, &["INSERT INTO t VALUES (3, 1)"])),
+        Ok(JobAnswer::New(_))
+    ));
     let large = keyed("l", 1, &["UPDATE t SET b = 1 WHERE a = 1 RETURNING hex(zeroblob(40000))"]);
     bed.run(large.clone()).unwrap();
     assert!(matches!(bed.run(large), Ok(JobAnswer::Known { results: None, .. })));

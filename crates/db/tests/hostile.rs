@@ -84,6 +84,19 @@ fn h19_each_denied_statement_is_refused_with_its_reason() {
 }
 
 #[test]
+fn h19_a_text_of_the_worker_s_own_is_refused_although_it_is_in_the_statement_cache() {
+    let mut bed = bed_with_tables();
+    bed.run(bed::keyed("k", 1, &["INSERT INTO t VALUES (7, 7)"])).unwrap();
+    let own = "SELECT hash, answer, idx FROM _consort_keys WHERE key = ?1 AND time > ?2";
+    let mut stolen = job(&[]);
+    stolen.statements.push(statement(own, ["k".into(), 0.into()]));
+    assert!(bed.run(stolen).unwrap_err().message.contains("_consort"));
+    for sql in ["RELEASE job", "ROLLBACK TO job", "RELEASE flush"] {
+        assert!(bed.refused(sql).message.contains("transaction"), "{sql}");
+    }
+}
+
+#[test]
 fn a_trigger_cannot_reach_the_tables_of_the_worker() {
     let mut bed = bed_with_tables();
     bed.sql("CREATE TRIGGER x AFTER INSERT ON t BEGIN DELETE FROM _consort_keys; END");
@@ -158,7 +171,8 @@ fn h18_an_answer_above_its_bounds_is_refused() {
     let mut bed = bed_with_tables();
     bed.limits.max_rows = 10;
     bed.limits.max_answer = 1000;
-    let many = "WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 11) SELECT x FROM n";
+    let many =
+        "WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 11) SELECT x FROM n";
     assert_eq!(bed.refused(many).kind, JobErrorKind::AnswerTooLarge);
     assert_eq!(bed.refused("SELECT zeroblob(2000)").kind, JobErrorKind::AnswerTooLarge);
     bed.sql("SELECT 1");
@@ -167,13 +181,70 @@ fn h18_an_answer_above_its_bounds_is_refused() {
 #[test]
 fn a_hundred_thousand_generated_statements_leave_all_workers_equal() {
     const WORDS: [&str; 64] = [
-        "SELECT", "INSERT INTO", "UPDATE", "DELETE FROM", "REPLACE INTO", "t", "k", "s", "a", "b",
-        "VALUES", "SET", "WHERE", "FROM", "(", ")", "(", ")", ",", ",", "=", "=", "*", "1", "2", "3",
-        "'x'", "NULL", "x'00'", "-0.0", "9e999", "?", "ORDER BY", "LIMIT", "AND", "OR", "NOT", "IN",
-        "OR ROLLBACK", "OR REPLACE", "OR IGNORE", "OR FAIL", "RETURNING", "WITH", "AS", "UNION",
-        "PRAGMA", "ATTACH", "rowid", "_consort_keys", "sqlite_sequence", "sqlite_master", "DEFAULT VALUES",
-        "ON CONFLICT", "DO NOTHING", "DO UPDATE", "random()", "count(*)", "zeroblob(9)", "ROLLBACK",
-        "SAVEPOINT", ";", "--", "EXPLAIN",
+        "SELECT",
+        "INSERT INTO",
+        "UPDATE",
+        "DELETE FROM",
+        "REPLACE INTO",
+        "t",
+        "k",
+        "s",
+        "a",
+        "b",
+        "VALUES",
+        "SET",
+        "WHERE",
+        "FROM",
+        "(",
+        ")",
+        "(",
+        ")",
+        ",",
+        ",",
+        "=",
+        "=",
+        "*",
+        "1",
+        "2",
+        "3",
+        "'x'",
+        "NULL",
+        "x'00'",
+        "-0.0",
+        "9e999",
+        "?",
+        "ORDER BY",
+        "LIMIT",
+        "AND",
+        "OR",
+        "NOT",
+        "IN",
+        "OR ROLLBACK",
+        "OR REPLACE",
+        "OR IGNORE",
+        "OR FAIL",
+        "RETURNING",
+        "WITH",
+        "AS",
+        "UNION",
+        "PRAGMA",
+        "ATTACH",
+        "rowid",
+        "_consort_keys",
+        "sqlite_sequence",
+        "sqlite_master",
+        "DEFAULT VALUES",
+        "ON CONFLICT",
+        "DO NOTHING",
+        "DO UPDATE",
+        "random()",
+        "count(*)",
+        "zeroblob(9)",
+        "ROLLBACK",
+        "SAVEPOINT",
+        ";",
+        "--",
+        "EXPLAIN",
     ];
     const SHAPES: [&str; 8] = [
         "INSERT INTO t VALUES (#, #)",
@@ -199,7 +270,9 @@ fn a_hundred_thousand_generated_statements_leave_all_workers_equal() {
             .map(|_| match next(4) {
                 0 => {
                     let parts = SHAPES[next(8)].split('#').map(str::to_owned);
-                    job(&[&parts.reduce(|sql, part| format!("{sql}{}{part}", next(9))).unwrap_or_default()])
+                    job(&[&parts
+                        .reduce(|sql, part| format!("{sql}{}{part}", next(9)))
+                        .unwrap_or_default()])
                 }
                 _ => {
                     let words: Vec<&str> = (0..1 + next(12)).map(|_| WORDS[next(64)]).collect();

@@ -17,7 +17,8 @@ const TABLES: [&str; 8] = [
     "CREATE TABLE t6 (a NUMERIC NOT NULL PRIMARY KEY, b, c AS (a + 1) STORED)",
     "CREATE TABLE t7 (a INTEGER PRIMARY KEY, b REFERENCES t1 (a) ON DELETE CASCADE ON UPDATE CASCADE)",
 ];
-const TRIGGER: &str = "CREATE TRIGGER tr AFTER UPDATE ON t1 BEGIN INSERT INTO t0 VALUES (old.a, new.b); END";
+const TRIGGER: &str =
+    "CREATE TRIGGER tr AFTER UPDATE ON t1 BEGIN INSERT INTO t0 VALUES (old.a, new.b); END";
 const DDL: [&str; 6] = [
     "ALTER TABLE t0 ADD COLUMN c DEFAULT 5",
     "CREATE INDEX IF NOT EXISTS i ON t0 (b)",
@@ -39,24 +40,44 @@ fn value() -> impl Strategy<Value = String> {
     prop_oneof![
         (-3i64..6).prop_map(|n| n.to_string()),
         prop::sample::select(vec![
-            "NULL", "'x'", "'X'", "''", "1.0", "0.5", "-0.0", "9e999", "x''", "x'00ff'", "'1'",
-            "9223372036854775807", "'a' || char(0)", "CAST(x'ff' AS TEXT)", "randomblob(3)",
+            "NULL",
+            "'x'",
+            "'X'",
+            "''",
+            "1.0",
+            "0.5",
+            "-0.0",
+            "9e999",
+            "x''",
+            "x'00ff'",
+            "'1'",
+            "9223372036854775807",
+            "'a' || char(0)",
+            "CAST(x'ff' AS TEXT)",
+            "randomblob(3)",
         ])
         .prop_map(str::to_owned),
     ]
 }
 
 fn sql() -> impl Strategy<Value = String> {
-    (0..8usize, 0..8usize, value(), value(), value()).prop_map(|(table, kind, x, y, z)| match kind {
-        0 => format!("INSERT INTO t{table} (a, b) VALUES ({x}, {y})"),
-        1 => format!("REPLACE INTO t{table} (a, b) VALUES ({x}, {y})"),
-        2 => format!("UPDATE t{table} SET b = {x} WHERE a = {y}"),
-        3 => format!("UPDATE OR REPLACE t{table} SET a = {x} WHERE a > {y} OR b = {z}"),
-        4 => format!("DELETE FROM t{table} WHERE b IS {x} OR a = {y}"),
-        5 => format!("INSERT OR IGNORE INTO t{table} (a, b) VALUES ({x}, {y}), ({z}, {x}), ({y}, {z})"),
-        6 => format!("INSERT OR ROLLBACK INTO t{table} (a, b) SELECT b, a FROM t{}", (table + 1) % 8),
-        _ => format!("DELETE FROM t{table}"),
-    })
+    (0..8usize, 0..8usize, value(), value(), value()).prop_map(
+        |(table, kind, x, y, z)| match kind {
+            0 => format!("INSERT INTO t{table} (a, b) VALUES ({x}, {y})"),
+            1 => format!("REPLACE INTO t{table} (a, b) VALUES ({x}, {y})"),
+            2 => format!("UPDATE t{table} SET b = {x} WHERE a = {y}"),
+            3 => format!("UPDATE OR REPLACE t{table} SET a = {x} WHERE a > {y} OR b = {z}"),
+            4 => format!("DELETE FROM t{table} WHERE b IS {x} OR a = {y}"),
+            5 => format!(
+                "INSERT OR IGNORE INTO t{table} (a, b) VALUES ({x}, {y}), ({z}, {x}), ({y}, {z})"
+            ),
+            6 => format!(
+                "INSERT OR ROLLBACK INTO t{table} (a, b) SELECT b, a FROM t{}",
+                (table + 1) % 8
+            ),
+            _ => format!("DELETE FROM t{table}"),
+        },
+    )
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {

@@ -21,11 +21,16 @@ fn snapshot(bed: &Bed, name: &str, chunks: &mut Chunks) -> (Manifest, usize) {
     let state = copy_file(&source, &copy).unwrap();
     let stored: Vec<ChunkName> = chunks.keys().copied().collect();
     let mut written = 0;
-    let manifest = cut::<MakeError>(&copy, &state, |name| stored.contains(&name), |name, chunk| {
-        written += 1;
-        chunks.insert(name, chunk);
-        Ok(())
-    });
+    let manifest = cut::<MakeError>(
+        &copy,
+        &state,
+        |name| stored.contains(&name),
+        |name, chunk| {
+            written += 1;
+            chunks.insert(name, chunk);
+            Ok(())
+        },
+    );
     (manifest.unwrap(), written)
 }
 
@@ -72,7 +77,8 @@ fn h13_a_missing_chunk_and_one_of_another_snapshot_are_found() {
     let (manifest, _) = snapshot(&bed, "copy", &mut chunks);
     let last = *manifest.chunks.last().unwrap();
     let path = |name: &str| bed.folder.path().join(name);
-    let missing = load(&manifest, &path("1"), |name| chunks.get(&name).filter(|_| name != last).cloned());
+    let missing =
+        load(&manifest, &path("1"), |name| chunks.get(&name).filter(|_| name != last).cloned());
     assert!(matches!(missing, Err(LoadError::Missing(name)) if name == last));
     let swapped = load(&manifest, &path("2"), |_| chunks.get(&last).cloned());
     assert!(matches!(swapped, Err(LoadError::Chunk(_))));

@@ -29,7 +29,10 @@ fn t2_a_key_that_may_be_null_is_refused_with_the_corrected_line() {
     bed.sql("CREATE TABLE u (a TEXT PRIMARY KEY) STRICT");
     bed.sql("CREATE TABLE v (a TEXT, b INT, PRIMARY KEY (a, b)) WITHOUT ROWID");
     for table in ["t (a)", "u", "v (b, a)"] {
-        let sql = format!("INSERT INTO {table} VALUES (NULL{})", if table.starts_with('v') { ", 1" } else { "" });
+        let sql = format!(
+            "INSERT INTO {table} VALUES (NULL{})",
+            if table.starts_with('v') { ", 1" } else { "" }
+        );
         assert_eq!(bed.refused(&sql).kind, JobErrorKind::Constraint, "{sql}");
     }
     bed.assert_equal();
@@ -145,7 +148,11 @@ fn t8_a_key_that_has_equal_values_of_two_forms_is_refused() {
     for sql in cases {
         let error = bed.refused(sql);
         assert_eq!(error.kind, JobErrorKind::Schema, "{sql}");
-        assert!(error.message.ends_with("a TEXT NOT NULL PRIMARY KEY") || error.message.ends_with("a TEXT NOT NULL"), "{error}");
+        assert!(
+            error.message.ends_with("a TEXT NOT NULL PRIMARY KEY")
+                || error.message.ends_with("a TEXT NOT NULL"),
+            "{error}"
+        );
     }
     bed.assert_equal();
 }
@@ -217,6 +224,12 @@ fn t15_full_text_and_r_trees_reach_the_followers_and_other_modules_are_refused()
         ]))
         .unwrap();
     }
+    bed.assert_equal();
+    bed.sql("INSERT INTO ft VALUES ('alone')");
+    bed.assert_equal();
+    bed.run(job(&["CREATE TABLE z (a)", "INSERT INTO ft VALUES ('with ddl')"])).unwrap();
+    bed.assert_equal();
+    assert_eq!(bed.at_follower("SELECT count(*) FROM ft WHERE ft MATCH 'alone OR ddl'"), 2);
     bed.sql("DELETE FROM ft WHERE rowid = 3");
     bed.sql("UPDATE rt SET x1 = 99 WHERE id = 4");
     bed.assert_equal();
@@ -244,9 +257,8 @@ fn shapes_that_need_no_rule_reach_the_followers() {
         "REPLACE INTO u VALUES (1, 'y', 8)",
         "INSERT INTO u VALUES (4, 'z', 0) ON CONFLICT (a) DO UPDATE SET b = b + 10",
         "UPDATE u SET id = id + 100",
-        "UPDATE u SET a = CASE a WHEN 'y' THEN 'z' ELSE 'y' END",
         "INSERT INTO w VALUES ('a', 1, 1), ('a', 2, 2), ('b', 1, 3)",
-        "UPDATE w SET b = b + 1 WHERE a = 'a'",
+        "UPDATE w SET b = b + 10 WHERE a = 'a'",
         "INSERT INTO g (a, b) VALUES (1, 'v')",
         "UPDATE g SET b = 'w'",
         "INSERT INTO r VALUES (1, -0.0), (2.5, 9e999), (3, -9e999), (4, NULL)",
@@ -262,6 +274,13 @@ fn shapes_that_need_no_rule_reach_the_followers() {
         bed.sql(sql);
         bed.assert_equal();
     }
+    let rotation = job(&[
+        "UPDATE u SET a = 'none' WHERE a = 'y'",
+        "UPDATE u SET a = 'y' WHERE a = 'z'",
+        "UPDATE u SET a = 'z' WHERE a = 'none'",
+    ]);
+    bed.run(rotation).unwrap();
+    bed.assert_equal();
     let swap = job(&["DELETE FROM u WHERE a = 'y'", "INSERT INTO u (id, a) VALUES (999, 'y')"]);
     bed.run(swap).unwrap();
     bed.assert_equal();

@@ -82,8 +82,7 @@ mod tests {
         let entries = group_with(vec![rows(2 * SLICE_BYTES)]).encode().unwrap();
         let other = EntryGroup { epoch: 4, ..group_with(vec![rows(2 * SLICE_BYTES)]) };
         let other = other.encode().unwrap();
-        let out_of_order =
-            |found, expected| Err(JoinError::OutOfOrder { found, of: 3, expected });
+        let out_of_order = |found, expected| Err(JoinError::OutOfOrder { found, of: 3, expected });
         let cases = [
             ("begun in the middle", vec![&entries[1]], out_of_order(2, 1)),
             ("one missing", vec![&entries[0], &entries[2]], out_of_order(3, 2)),

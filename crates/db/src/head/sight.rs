@@ -100,8 +100,12 @@ mod tests {
 
     #[test]
     fn h34_a_head_that_goes_back_within_its_era_is_a_lost_tail() {
-        let base =
-            EraBase { origin: 3, chain: SchemaChain::START, content: ContentHash(0), sqlite: SQLITE };
+        let base = EraBase {
+            origin: 3,
+            chain: SchemaChain::START,
+            content: ContentHash(0),
+            sqlite: SQLITE,
+        };
         let seen = written(5);
         let second = seen.claimed(holder(2, 6), SQLITE).unwrap();
         let cases = [

@@ -130,10 +130,18 @@ fn fingerprint(world: &World) -> u64 {
 fn the_rules_hold_in_every_interleaving() {
     let cases = [
         ("unknown outcomes and claims", 3, Budget { unknowns: 2, ..CALM }),
-        ("faults after unknown outcomes", 2, Budget { unknowns: 1, faults: 2, departures: 1, ..CALM }),
+        (
+            "faults after unknown outcomes",
+            2,
+            Budget { unknowns: 1, faults: 2, departures: 1, ..CALM },
+        ),
         ("crashes", 3, Budget { claims: 3, crashes: 2, unknowns: 1, ..CALM }),
         ("hand-over", 3, Budget { departures: 2, unknowns: 1, ..CALM }),
-        ("snapshots and trims", 2, Budget { writes: 3, snapshots: 2, crashes: 1, unknowns: 1, ..CALM }),
+        (
+            "snapshots and trims",
+            2,
+            Budget { writes: 3, snapshots: 2, crashes: 1, unknowns: 1, ..CALM },
+        ),
         ("a restore", 2, Budget { restores: 1, unknowns: 1, faults: 1, ..CALM }),
         ("a lost tail", 3, Budget { losses: 1, restores: 1, crashes: 1, ..CALM }),
         ("a lost tail and an unknown outcome", 2, Budget { losses: 1, unknowns: 1, ..CALM }),

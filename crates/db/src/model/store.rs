@@ -112,7 +112,8 @@ impl ModelStore {
     /// A snapshot of `index` replaces the older one, and the feed is trimmed.
     pub(super) fn put_snapshot(&mut self, index: u64) {
         self.snapshots = [Some(index), self.snapshots[0]];
-        let manifests = self.snapshots.map(|index| index.map(|index| manifest(self.head.era, index)));
+        let manifests =
+            self.snapshots.map(|index| index.map(|index| manifest(self.head.era, index)));
         if let Some(before) = trim_before([manifests[0].as_ref(), manifests[1].as_ref()]) {
             let era = self.head.era;
             self.feed_mut(era).first = before;

@@ -152,7 +152,8 @@ impl World {
             world.budget.claims -= 1;
             let claim = if rules.fresh_claims { u64::from(world.budget.claims) } else { 0 };
             // A worker that is told apart by its claim number alone.
-            let holder = HeadHolder { node: String::new(), incarnation: 0, slot: 0, worker: 0, claim };
+            let holder =
+                HeadHolder { node: String::new(), incarnation: 0, slot: 0, worker: 0, claim };
             if let Ok(put) = world.store.head.claimed(holder, 0) {
                 let commit = HeadCommit::new(world.store.head.clone(), put);
                 world.workers[n].program = Program::Claiming(commit);
@@ -280,7 +281,10 @@ impl World {
             spend(self.clone()).settle(n, HeadAnswer::Unknown, rules, worlds)?;
             if self.limbo.is_none() {
                 let mut later = spend(self.clone());
-                later.limbo = Some(Request { commit: HeadCommit::new(commit.expect.clone(), commit.put.clone()), write });
+                later.limbo = Some(Request {
+                    commit: HeadCommit::new(commit.expect.clone(), commit.put.clone()),
+                    write,
+                });
                 later.settle(n, HeadAnswer::Unknown, rules, worlds)?;
             }
         }

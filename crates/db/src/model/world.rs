@@ -160,8 +160,10 @@ impl World {
         if self.budget.losses == 0 {
             self.before = None;
         }
-        debug_assert!(self.workers.iter().all(|worker| {
-            !matches!(worker.program, Program::Dead) || worker.seen.is_none()
-        }));
+        debug_assert!(
+            self.workers.iter().all(|worker| {
+                !matches!(worker.program, Program::Dead) || worker.seen.is_none()
+            })
+        );
     }
 }

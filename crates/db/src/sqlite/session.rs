@@ -294,7 +294,8 @@ unsafe fn read_value<'a>(value: *mut ffi::sqlite3_value) -> HashedValue<'a> {
 
 /// Calls `each` with every row change of a changeset, in order.
 pub fn walk(changeset: &[u8], mut each: impl FnMut(&RowChange<'_>)) -> Result<(), SessionError> {
-    let length = c_int::try_from(changeset.len()).map_err(|_| SessionError::Code(ffi::SQLITE_TOOBIG))?;
+    let length =
+        c_int::try_from(changeset.len()).map_err(|_| SessionError::Code(ffi::SQLITE_TOOBIG))?;
     let mut iterator = ptr::null_mut();
     // SAFETY: the changeset outlives the iterator, which only reads it.
     check(unsafe {
@@ -355,7 +356,8 @@ impl Drop for Walker {
 /// Applies a changeset within the open transaction. Any conflict ends it with an error; then the caller rolls
 /// its transaction back (T7).
 pub fn apply(connection: &Connection, changeset: &[u8]) -> Result<(), SessionError> {
-    let length = c_int::try_from(changeset.len()).map_err(|_| SessionError::Code(ffi::SQLITE_TOOBIG))?;
+    let length =
+        c_int::try_from(changeset.len()).map_err(|_| SessionError::Code(ffi::SQLITE_TOOBIG))?;
     let mut conflict: Option<SessionError> = None;
     // SAFETY: connection and changeset outlive the call; the context is the place that `on_conflict` writes.
     let code = unsafe {
@@ -401,4 +403,50 @@ unsafe extern "C" fn on_conflict(
         *context.cast::<Option<SessionError>>() = Some(SessionError::Conflict { table, conflict });
     }
     ffi::SQLITE_CHANGESET_ABORT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t3_a_delete_that_was_prepared_before_the_recording_is_recorded() {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch("CREATE TABLE t (a); INSERT INTO t VALUES (1), (2)").unwrap();
+        let mut file = RecordedConnection::new(connection).unwrap();
+        drop(file.connection().prepare_cached("DELETE FROM t").unwrap());
+        file.begin().unwrap();
+        assert_eq!(file.connection().prepare_cached("DELETE FROM t").unwrap().execute([]), Ok(2));
+        let mut deleted = 0;
+        walk(&file.changeset().unwrap(), |change| {
+            assert_eq!(change.operation, RowOperation::Delete);
+            deleted += 1;
+        })
+        .unwrap();
+        assert_eq!(deleted, 2);
+    }
+
+    #[test]
+    fn a_recording_ends_where_the_next_one_begins() {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch("CREATE TABLE t (a)").unwrap();
+        let mut file = RecordedConnection::new(connection).unwrap();
+        file.begin().unwrap();
+        file.connection().execute("INSERT INTO t VALUES (1)", []).unwrap();
+        assert!(file.memory() > 0);
+        file.begin().unwrap();
+        assert!(file.changeset().unwrap().is_empty());
+        file.end();
+        file.connection().execute("INSERT INTO t VALUES (2)", []).unwrap();
+        assert!(file.changeset().unwrap().is_empty());
+    }
+
+    #[test]
+    fn bytes_that_are_no_changeset_are_refused() {
+        let connection = Connection::open_in_memory().unwrap();
+        for bytes in [&b"x"[..], b"T\xff\xff\xff\xff\xff", b"T\x01\x01t\0\x12\0"] {
+            assert!(walk(bytes, |_| ()).is_err(), "{bytes:?}");
+            assert!(apply(&connection, bytes).is_err(), "{bytes:?}");
+        }
+    }
 }

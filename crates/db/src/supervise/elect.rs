@@ -70,9 +70,8 @@ pub fn claim_wait(me: u64, followers: &[Follower], vacancy: Vacancy) -> Option<D
             _ => Duration::ZERO,
         },
         Vacancy::Yielded { successor } => {
-            let may_lead = |worker: u64| {
-                followers.iter().any(|f| f.id == worker && f.fitness == Fitness::Fit)
-            };
+            let may_lead =
+                |worker: u64| followers.iter().any(|f| f.id == worker && f.fitness == Fitness::Fit);
             match successor.filter(|successor| may_lead(*successor)) {
                 Some(successor) if successor == me => return Some(Duration::ZERO),
                 Some(_) => SUCCESSOR_FIRST,
@@ -127,8 +126,7 @@ mod tests {
         let unfit = [follower(2, Fitness::Unfit, 0), follower(3, Fitness::Yielded, 0), fit(9)];
         let yielded = [follower(2, Fitness::Unfit, 0), follower(3, Fitness::Yielded, 0)];
         let named = |successor| Vacancy::Yielded { successor };
-        let refused =
-            |millis| Vacancy::Refused { since_last: Some(Duration::from_millis(millis)) };
+        let refused = |millis| Vacancy::Refused { since_last: Some(Duration::from_millis(millis)) };
         let cases = [
             ("the first", 2, &three[..], Vacancy::Gone, ms(0)),
             ("the second", 3, &three, Vacancy::Gone, ms(100)),

@@ -121,9 +121,30 @@ mod tests {
             ("the first read opens one", None, 1, 1, 7, (window(5, 7, 0), 1)),
             ("a step is crossed", window(1, 0, 0), 21, 1, 60, (window(1, 0, 0), 2)),
             ("no shrinking within", window(1, 0, 0), 5, 4, 60, (window(1, 0, 0), 4)),
-            ("the last window's count stays", window(2, 120, 90), 0, 1, 180, (window(2, 120, 90), 5)),
-            ("its end shrinks to its count", window(2, 120, 90), 30, 5, 240, (window(3, 240, 30), 2)),
-            ("a silent one shrinks, and another runs", window(2, 120, 90), 0, 5, 240, (window(3, 240, 0), 1)),
+            (
+                "the last window's count stays",
+                window(2, 120, 90),
+                0,
+                1,
+                180,
+                (window(2, 120, 90), 5),
+            ),
+            (
+                "its end shrinks to its count",
+                window(2, 120, 90),
+                30,
+                5,
+                240,
+                (window(3, 240, 30), 2),
+            ),
+            (
+                "a silent one shrinks, and another runs",
+                window(2, 120, 90),
+                0,
+                5,
+                240,
+                (window(3, 240, 0), 1),
+            ),
             ("a silent one at the least ends it", window(3, 240, 0), 0, 1, 360, (None, 1)),
             ("seen late, no gap", window(1, 0, 0), 30, 1, 130, (window(2, 120, 30), 2)),
             ("away for a whole window", window(1, 0, 0), 30, 1, 500, (window(2, 500, 30), 2)),
@@ -139,7 +160,8 @@ mod tests {
     fn a_hundred_reads_and_then_silence_scale_from_1_to_5_and_back() {
         let mut readers = vec![1];
         let mut running = None;
-        for (second, reads) in [(0, 1), (1, 50), (2, 100), (120, 100), (239, 0), (240, 0), (360, 0)] {
+        for (second, reads) in [(0, 1), (1, 50), (2, 100), (120, 100), (239, 0), (240, 0), (360, 0)]
+        {
             let now = Timestamp(second * 1000);
             let step = RULE.step(running, 1, reads, readers[readers.len() - 1], now);
             running = step.window;

@@ -174,7 +174,13 @@ mod tests {
             ("two at once", &three, 0, &live, Some(vec![0])),
             ("not the leader", &three, 1, &led_by_newest, Some(vec![0, 2])),
             ("the highest id, not the highest slot", &three, 1, &replaced, Some(vec![0, 2])),
-            ("a slot without a worker first", &three, 1, &[leader(1, 0), worker(3, 2)], Some(vec![0, 2])),
+            (
+                "a slot without a worker first",
+                &three,
+                1,
+                &[leader(1, 0), worker(3, 2)],
+                Some(vec![0, 2]),
+            ),
             ("no worker at all", &three, 1, &[], Some(vec![0, 1])),
         ];
         for (what, wanted, readers, live, expected) in cases {

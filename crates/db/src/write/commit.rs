@@ -114,7 +114,9 @@ impl HeadCommit {
             return HeadVerdict::NotStored;
         }
         match found {
-            Some(head) if self.is_same_history(head) && head.index < index => HeadVerdict::NotStored,
+            Some(head) if self.is_same_history(head) && head.index < index => {
+                HeadVerdict::NotStored
+            }
             Some(head) if self.is_same_history(head) && head.index == index => {
                 match head.digest == self.put.digest {
                     true => HeadVerdict::Stored,
@@ -163,8 +165,12 @@ mod tests {
             next.advanced(9, &group(2, content)).unwrap()
         };
         let later = deposed(&put).advanced(9, &group(1, 8)).unwrap();
-        let base =
-            EraBase { origin: 3, chain: SchemaChain::START, content: ContentHash(0), sqlite: SQLITE };
+        let base = EraBase {
+            origin: 3,
+            chain: SchemaChain::START,
+            content: ContentHash(0),
+            sqlite: SQLITE,
+        };
         let ask = HeadVerdict::AskFeed { index: 2 };
         let cases = [
             ("ok", commit(), HeadAnswer::Ok, HeadVerdict::Stored),

@@ -6,7 +6,9 @@ use std::time::Duration;
 use consort_kernel::Timestamp;
 use rusqlite::{Connection, OptionalExtension};
 
-use super::job::{JobAnswer, JobError, JobErrorKind, JobKey, StatementResult, decode_answer, encode_answer};
+use super::job::{
+    JobAnswer, JobError, JobErrorKind, JobKey, StatementResult, decode_answer, encode_answer,
+};
 
 /// How long a key lives, by store time.
 pub const KEY_LIFE: Duration = Duration::from_secs(3600);

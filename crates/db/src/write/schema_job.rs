@@ -187,7 +187,8 @@ fn unchanged(outcome: Result<JobAnswer, JobError>) -> OpenGroup {
 
 /// A name that only a rename can have given: the guard does not see the new one.
 fn reserved_name(connection: &Connection) -> rusqlite::Result<Option<String>> {
-    let sql = "SELECT name FROM sqlite_schema WHERE name LIKE '\\_consort%' ESCAPE '\\' AND name NOT IN
+    let sql =
+        "SELECT name FROM sqlite_schema WHERE name LIKE '\\_consort%' ESCAPE '\\' AND name NOT IN
         ('_consort_local', '_consort_keys', '_consort_keys_time', '_consort_schema')";
     connection.query_row(sql, [], |row| row.get(0)).optional()
 }

@@ -4,13 +4,19 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, Statement, ffi};
 
-use super::text::{has_second_statement, is_analyze};
-use super::job::{JobArgs, JobError, JobErrorKind, JobLimits, JobStatement, SqlValue, StatementResult};
+use super::job::{
+    JobArgs, JobError, JobErrorKind, JobLimits, JobStatement, SqlValue, StatementResult,
+};
+use super::text::{forbidden, has_second_statement};
 use crate::sqlite::authorizer::{SqlGuard, SqlScope};
 use crate::sqlite::deadline::StatementBounds;
 
 /// Statements of which the target is remembered; then all are forgotten, together with the cache.
 const TARGETS: usize = 1_000;
+
+/// Stands before each text of a user in the statement cache. Without it, a user who sends the very text of a
+/// statement of the worker would get that statement, which no guard has looked at (H19).
+const USER_MARK: &str = "/*user*/";
 
 /// The means to run statements: the guard, the bounds, and the tables that cached statements insert into.
 #[derive(Debug)]
@@ -64,8 +70,7 @@ impl StatementRunner {
             let message = "a text has one statement: send each of multiple statements by itself";
             return Err(JobError::new(JobErrorKind::Request, message).into());
         }
-        if is_analyze(&statement.sql) {
-            let message = "ANALYZE is not allowed: run `consort db analyze`";
+        if let Some(message) = forbidden(&statement.sql) {
             return Err(JobError::new(JobErrorKind::Request, message).into());
         }
         self.guard.prepare(scope);
@@ -78,12 +83,14 @@ impl StatementRunner {
                 &mut fresh
             }
             SqlScope::Own | SqlScope::Rows => {
-                cached = connection.prepare_cached(&statement.sql)?;
+                cached = connection.prepare_cached(&format!("{USER_MARK}{}", statement.sql))?;
                 &mut cached
             }
         };
         if prepared.expanded_sql().is_none() {
-            return Err(JobError::new(JobErrorKind::Request, "there is no statement in this text").into());
+            return Err(
+                JobError::new(JobErrorKind::Request, "there is no statement in this text").into()
+            );
         }
         if let Some(is_shared) = self.guard.inserts_with_shared_rowid() {
             self.has_shared_rowid.insert(statement.sql.clone(), is_shared);
@@ -126,7 +133,11 @@ impl StatementRunner {
                  an object store"
                     .to_owned()
             }
-            _ => error.to_string(),
+            _ => match error {
+                // Without the text, which the client has, and which begins with a mark here.
+                rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
+                error => error.to_string(),
+            },
         };
         JobError { kind, statement: None, code, message }
     }

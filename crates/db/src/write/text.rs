@@ -45,10 +45,15 @@ pub(super) fn is_pragma(sql: &str) -> bool {
     Words(sql).next_word().eq_ignore_ascii_case("PRAGMA")
 }
 
-/// `ANALYZE` fills tables that other workers lack (T12). SQLite asks the guard for those tables first, which
-/// would give a reason that explains nothing.
-pub(super) fn is_analyze(sql: &str) -> bool {
-    Words(sql).next_word().eq_ignore_ascii_case("ANALYZE")
+/// The reason against a statement that SQLite would ask the guard about too late, or not at all: `ANALYZE` fills
+/// tables that other workers lack (T12), and `REINDEX` of a table without indexes asks nothing.
+pub(super) fn forbidden(sql: &str) -> Option<&'static str> {
+    let word = Words(sql).next_word().to_ascii_uppercase();
+    match word.as_str() {
+        "ANALYZE" => Some("ANALYZE is not allowed: run `consort db analyze`"),
+        "REINDEX" => Some("REINDEX is not allowed"),
+        _ => None,
+    }
 }
 
 pub(super) fn is_schema_statement(sql: &str) -> bool {
@@ -166,7 +171,14 @@ mod tests {
             "pragma main.user_version(3)",
             "PRAGMA user_version/**/=3",
         ];
-        let rows = ["SELECT 1", "", "-- CREATE", "/* CREATE", "PRAGMA user_version", "INSERT INTO t VALUES (1)"];
+        let rows = [
+            "SELECT 1",
+            "",
+            "-- CREATE",
+            "/* CREATE",
+            "PRAGMA user_version",
+            "INSERT INTO t VALUES (1)",
+        ];
         for sql in schema {
             assert!(is_schema_statement(sql), "{sql}");
         }
