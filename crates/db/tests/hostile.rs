@@ -107,7 +107,7 @@ fn a_trigger_cannot_reach_the_tables_of_the_worker() {
 }
 
 #[test]
-fn what_the_page_allows_is_allowed() {
+fn every_statement_of_the_allow_list_is_accepted() {
     let mut bed = bed_with_tables();
     let allowed = [
         "WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 5) SELECT * FROM n",

@@ -53,7 +53,7 @@ impl ModelStore {
     ) -> Result<HeadAnswer, Violation> {
         let HeadCommit { expect, put, .. } = &request.commit;
         if self.head != *expect && rules.compare {
-            return Ok(HeadAnswer::Stale(Some(self.head.clone())));
+            return Ok(HeadAnswer::Stale(Some(Box::new(self.head.clone()))));
         }
         let rank = |head: &DbHead| (head.era, head.epoch, head.index);
         if rank(put) < rank(&self.head) {

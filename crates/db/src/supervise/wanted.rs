@@ -166,7 +166,8 @@ mod tests {
         let live = [leader(1, 0), worker(2, 1), worker(3, 2)];
         let led_by_newest = [worker(1, 0), worker(2, 1), leader(3, 2)];
         let replaced = [leader(1, 0), worker(9, 1), worker(3, 2)];
-        let cases: [(&str, &WantedWorkers, u16, &[SlotWorker], Option<Vec<u16>>); 9] = [
+        type Case<'a> = (&'a str, &'a WantedWorkers, u16, &'a [SlotWorker], Option<Vec<u16>>);
+        let cases: [Case<'_>; 9] = [
             ("as it is", &three, 2, &live, None),
             ("two more", &three, 4, &live, Some(vec![0, 1, 2, 3, 4])),
             ("into a gap", &gap, 3, &live, Some(vec![0, 1, 2, 3])),

@@ -25,7 +25,7 @@ pub enum HeadAnswer {
     /// Applied.
     Ok,
     /// Not applied: the head is this one.
-    Stale(Option<DbHead>),
+    Stale(Option<Box<DbHead>>),
     /// Applied, or will be, or nothing.
     Unknown,
     /// This attempt changed nothing.
@@ -82,7 +82,7 @@ impl HeadCommit {
     pub fn settle(&mut self, answer: &HeadAnswer) -> HeadVerdict {
         match answer {
             HeadAnswer::Ok => HeadVerdict::Stored,
-            HeadAnswer::Stale(Some(head)) if *head == self.put => HeadVerdict::Stored,
+            HeadAnswer::Stale(Some(head)) if **head == self.put => HeadVerdict::Stored,
             HeadAnswer::Unknown => {
                 self.is_open = true;
                 HeadVerdict::Repeat
@@ -90,7 +90,7 @@ impl HeadCommit {
             HeadAnswer::Fault if self.is_open => HeadVerdict::Repeat,
             HeadAnswer::Fault => HeadVerdict::MayRepeat,
             HeadAnswer::Stale(_) if !self.is_open => HeadVerdict::NotStored,
-            HeadAnswer::Stale(found) => self.settle_open(found.as_ref()),
+            HeadAnswer::Stale(found) => self.settle_open(found.as_deref()),
         }
     }
 
@@ -154,7 +154,7 @@ mod tests {
     }
 
     fn stale(head: DbHead) -> HeadAnswer {
-        HeadAnswer::Stale(Some(head))
+        HeadAnswer::Stale(Some(Box::new(head)))
     }
 
     #[test]

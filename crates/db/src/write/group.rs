@@ -89,6 +89,9 @@ pub enum WriterError {
     Session(#[from] SessionError),
 }
 
+/// The entries of a group, and where they end; neither if it changes nothing.
+pub(super) type ClosedGroup = (Vec<Bytes>, Option<GroupEnd>);
+
 /// A job that ended the transaction of the whole group.
 pub(super) struct Culprit {
     job: usize,
@@ -321,7 +324,7 @@ impl GroupWriter {
         user_version: Option<i64>,
         changes_schema: bool,
         terms: &GroupTerms,
-    ) -> Result<Option<(Vec<Bytes>, Option<GroupEnd>)>, WriterError> {
+    ) -> Result<Option<ClosedGroup>, WriterError> {
         let sequences = read_sequences(self.file.connection())?;
         let set = SetValues { sequences: differences(&self.sequences, &sequences), user_version };
         if !set.is_empty() {

@@ -206,8 +206,8 @@ fn collect(statement: &mut Statement<'_>, limits: &JobLimits) -> Result<Answer, 
     let mut names = None;
     let mut rows = statement.raw_query();
     while let Some(row) = rows.next()? {
-        let of = row.as_ref();
-        let names = names.get_or_insert_with(|| owned_names(of));
+        let stepped = row.as_ref();
+        let names = names.get_or_insert_with(|| owned_names(stepped));
         let values: Vec<SqlValue> = (0..names.len())
             .map(|n| row.get_ref(n).map(SqlValue::from_sqlite))
             .collect::<rusqlite::Result<_>>()?;
@@ -226,5 +226,5 @@ fn collect(statement: &mut Statement<'_>, limits: &JobLimits) -> Result<Answer, 
 }
 
 fn owned_names(statement: &Statement<'_>) -> Vec<String> {
-    statement.column_names().into_iter().map(str::to_owned).collect()
+    statement.column_names().map(str::to_owned).collect()
 }
