@@ -72,7 +72,10 @@ pub enum CommitError {
     /// in the commit's order.
     #[error("commit is stale: an expected cell holds something else")]
     Stale(Vec<Option<Value>>),
-    /// All of it was applied, or nothing. Read the expected cells to find out which.
+    /// All of it was applied, or still will be, or nothing. A read cannot tell: one that finds nothing
+    /// may come before a late application. Repeat the identical commit until the answer is ok or
+    /// [`Stale`](CommitError::Stale); that is safe if the commit changes a cell that it expects. Until
+    /// then no other failure of a repeat settles the outcome.
     #[error("commit has an unknown outcome: {0}")]
     Unknown(Fault),
     /// Nothing was changed.

@@ -114,7 +114,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Applies all operations if all expectations hold, atomically; otherwise changes nothing.
     ///
     /// An expired cell counts as absent. On [`CommitError::Unknown`] all of the commit was applied, or
-    /// will be, or nothing: expecting the same cells again tells which.
+    /// will be, or nothing: only repeating the identical commit tells which.
     async fn commit(&self, shard: Shard, commit: Commit) -> Result<Committed, CommitError>;
 
     /// The values of the first of these cells at one moment, in the order asked; `None` where there is no such cell.

@@ -1,0 +1,7 @@
+//! Snapshots: a file of SQLite cut into chunks that are named by their contents, and the manifest that
+//! lists them.
+
+pub mod chunks;
+pub mod load;
+pub mod make;
+pub mod manifest;

@@ -1,0 +1,9 @@
+//! The write path of a leader: jobs, groups, and the outcomes of their commits.
+
+pub mod commit;
+pub mod group;
+pub mod job;
+pub mod keys;
+mod schema_job;
+mod statement;
+mod text;
