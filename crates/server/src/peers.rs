@@ -282,7 +282,7 @@ mod tests {
             draining: false,
             live,
         };
-        ClusterStatus { now: 0, nodes: vec![node], roles: vec![role], unreadable: vec![] }
+        ClusterStatus { nodes: vec![node], roles: vec![role], ..ClusterStatus::default() }
     }
 
     #[test]

@@ -47,6 +47,11 @@ impl Tokens {
         self.0.is_empty()
     }
 
+    /// The first token, for a program that asks a node with the node's own config.
+    pub fn first(&self) -> Option<&str> {
+        self.0.first().map(String::as_str)
+    }
+
     /// What a node authenticates itself to other nodes with: the first token.
     pub(crate) fn bearer(&self) -> Option<HeaderValue> {
         let mut value = HeaderValue::try_from(format!("Bearer {}", self.0.first()?)).ok()?;

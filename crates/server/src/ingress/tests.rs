@@ -284,6 +284,32 @@ async fn a_key_is_free_again_when_workers_have_forgotten_it_and_not_before() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_the_gate_refuses_or_delays_counts_as_demand() {
+    let bed = bed(Failing::new());
+    let (demand, deadline) = (bed.ingress.demand(), Instant::now() + POST_WITHIN);
+    let records = |count: usize| {
+        let mut records = RecordsMut::default();
+        (0..count).for_each(|_| records.push(b"{}"));
+        records.freeze()
+    };
+    assert!(bed.ingress.append(0, records(3), None, deadline).await.is_ok());
+    assert_eq!((demand.refused(), demand.delayed()), (0, 0));
+    // Nothing is applied: the gate paces posts, delays some and refuses the rest.
+    for seconds in 1..=20 {
+        bed.ingress.gate().lag(Duration::from_secs(3 + seconds));
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let mut refused = 0;
+    for _ in 0..200 {
+        let soon = Instant::now() + POST_WITHIN;
+        refused += u64::from(bed.ingress.append(0, records(5), None, soon).await.is_err());
+    }
+    assert!(refused > 0 && refused < 200, "{refused}");
+    assert_eq!(demand.refused(), 5 * refused);
+    assert!(demand.delayed() > 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_post_behind_a_log_that_stands_still_hears_at_its_deadline_that_it_is_not_stored() {
     let bed = bed(Failing::default());
     *bed.log.stands_still.lock() = true;
