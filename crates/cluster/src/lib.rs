@@ -50,7 +50,7 @@ pub use join::JoinError;
 pub use lag::Lag;
 pub use lanes::Lanes;
 pub use lease::{Holder, Lease};
-pub use load::{NodeLoad, StreamInput, Unmeasured};
+pub use load::{NodeLoad, StreamInput, UnmeasuredLoad};
 pub use member::Member;
 pub use node::{ClusterNode, Handle, Health, Left, Options};
 pub use observer::{Observer, Unobserved};

@@ -45,9 +45,9 @@ pub struct StreamInput {
 
 /// The load of a program that does not measure itself: it takes nothing in and uses nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Unmeasured;
+pub struct UnmeasuredLoad;
 
-impl NodeLoad for Unmeasured {
+impl NodeLoad for UnmeasuredLoad {
     fn cpu_time(&self) -> Duration {
         Duration::ZERO
     }

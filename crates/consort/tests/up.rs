@@ -47,7 +47,7 @@ fn up(arguments: &[&str], config: &std::path::Path) -> Command {
 impl Up {
     fn start(url: &str, nodes: usize) -> Up {
         let folder = tempfile::tempdir().expect("a folder");
-        let ports = neighbours(nodes);
+        let ports = Port::claim_row(nodes as u16);
         let path = config(&folder, url, ports[0].number());
         let prefix = format!("test-{}-{}", std::process::id(), ports[0].number());
         let bounds = nodes.to_string();
@@ -88,18 +88,6 @@ impl Up {
             })
             .collect()
     }
-}
-
-fn neighbours(count: usize) -> Vec<Port> {
-    let mut row: Vec<Port> = Vec::new();
-    while row.len() < count {
-        let next = Port::claim();
-        if row.last().is_some_and(|last| last.number() + 1 != next.number()) {
-            row.clear();
-        }
-        row.push(next);
-    }
-    row
 }
 
 fn live(cluster: &Cluster) -> usize {
@@ -154,7 +142,7 @@ async fn a_node_that_dies_is_started_again_and_one_that_always_dies_ends_up() {
     kill(up.pids(Some(2)));
     up.cluster_is("it is started again", |cluster| live(cluster) == 2 && since(cluster) > before)
         .await;
-    // From now on no node can start: its port is taken by somebody else as soon as it is free.
+    // From now on it is killed as soon as it is there.
     let mut deaths = 1;
     while up.process.is_running() && deaths < 30 {
         let pids = up.pids(Some(2));

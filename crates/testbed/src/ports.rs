@@ -11,6 +11,7 @@ use std::collections::hash_map::RandomState;
 use std::fs::{self, File};
 use std::hash::BuildHasher;
 use std::net::TcpListener;
+use std::path::Path;
 
 /// Above the ports of well-known services, below the kernel's own range (32768 to 60999 by
 /// default).
@@ -29,21 +30,30 @@ impl Port {
     /// A program outside the test bed may still take it before it is used; whoever starts a server
     /// retries with another port then.
     pub fn claim() -> Port {
+        Port::claim_row(1).remove(0)
+    }
+
+    /// Claims so many neighbouring ports, lowest first.
+    pub fn claim_row(count: u16) -> Vec<Port> {
         let folder = std::env::temp_dir()
             .join(format!("consort-testbed-ports-{}", rustix::process::getuid().as_raw()));
         fs::create_dir_all(&folder).expect("the folder of port locks can be made");
-        let size = RANGE.end - RANGE.start;
+        let size = RANGE.end - RANGE.start - count + 1;
         let start = (RandomState::new().hash_one(std::process::id()) % u64::from(size)) as u16;
         (0..size)
             .map(|step| RANGE.start + (start + step) % size)
-            .find_map(|number| {
-                let lock = File::create(folder.join(number.to_string()))
-                    .expect("a port's lock file can be made");
-                lock.try_lock().ok()?;
-                TcpListener::bind(("127.0.0.1", number)).ok()?;
-                Some(Port { number, _lock: lock })
+            .find_map(|first| {
+                (first..first + count).map(|at| Port::try_claim(&folder, at)).collect()
             })
-            .expect("one of 20,000 ports is free")
+            .expect("some of 20,000 ports are free")
+    }
+
+    fn try_claim(folder: &Path, number: u16) -> Option<Port> {
+        let lock =
+            File::create(folder.join(number.to_string())).expect("a port's lock file can be made");
+        lock.try_lock().ok()?;
+        TcpListener::bind(("127.0.0.1", number)).ok()?;
+        Some(Port { number, _lock: lock })
     }
 
     /// The number to listen on.
@@ -63,5 +73,12 @@ mod tests {
         let claims: Vec<Port> = (0..200).map(|_| Port::claim()).collect();
         let numbers: HashSet<u16> = claims.iter().map(Port::number).collect();
         assert_eq!(numbers.len(), claims.len());
+    }
+
+    #[test]
+    fn ports_of_a_row_are_neighbours() {
+        let row: Vec<u16> = Port::claim_row(5).iter().map(Port::number).collect();
+        assert!(row.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{row:?}");
+        assert_eq!(row.len(), 5);
     }
 }

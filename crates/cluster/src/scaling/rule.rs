@@ -391,7 +391,9 @@ impl ScaleState {
             now.since(step.at) < HOLD
                 || live > step.live && now.since(self.joined) < HOLD_AFTER_JOIN
         });
-        let target = facts.needed().min(2 * live).min(active).min(settings.max);
+        // Where the last step did not help, one node is enough to find out whether that has changed.
+        let needed = if self.store_until.is_some() { live + 1 } else { facts.needed() };
+        let target = needed.min(2 * live).min(active).min(settings.max);
         if held || target <= self.wanted {
             return;
         }

@@ -8,7 +8,7 @@ use consort_cluster::scaling::{self, NodeSignal, ScaleCell, ScaleSignal};
 use consort_cluster::worker::{ResolveError, Resume};
 use consort_cluster::{
     ClusterNode, Ended, Left, Observer, Options, Part, Role, Roster, Runtime, ScaleSettings,
-    Tenure, TokioRuntime, Unmeasured, keys,
+    Tenure, TokioRuntime, UnmeasuredLoad, keys,
 };
 use consort_kernel::{
     Commit, Name, Operation, Partition, Store, SystemClock, SystemEntropy, Timestamp, memory,
@@ -89,7 +89,7 @@ async fn join(
         runtime,
         entropy: Arc::new(SystemEntropy),
         observer,
-        load: Arc::new(Unmeasured),
+        load: Arc::new(UnmeasuredLoad),
     };
     ClusterNode::join(options).await.unwrap()
 }

@@ -48,6 +48,9 @@ impl Decision {
                 .to_string();
         }
         let limited = limited_by.as_ref().map(|limit| format!(" (limited by {limit})"));
+        // The reason of a change begins with the cluster's own numbers, such as `1 → 2: `.
+        let numbered = why.split_once(": ").filter(|(head, _)| head.contains('→'));
+        let why = numbered.map_or(why.as_str(), |(_, reason)| reason);
         format!("nodes {before} → {nodes}: {why}{}", limited.unwrap_or_default())
     }
 }
@@ -91,6 +94,8 @@ mod tests {
         assert_eq!(json, expected);
         let free = Decision::new(&cluster(3, None), 1, 8).unwrap();
         assert_eq!(free.line(2, false), "nodes 2 → 3: stays at 3");
+        let change = Decision { why: "2 → 4: rides/0 lags by 7.0s".into(), ..free };
+        assert_eq!(change.line(2, false), "nodes 2 → 3: rides/0 lags by 7.0s");
     }
 
     #[test]

@@ -25,7 +25,7 @@ Examples:
 
 The cluster decides how many nodes it wants, and `up` follows: it starts and retires processes of `consort serve`.
 Each decision is one line with its reason, such as
-  nodes 1 → 2: 1 → 2: gate of lift_rides refuses 3,100/s; offered 2.1 × applied; 88% of the cores in use
+  nodes 1 → 2: gate of lift_rides refuses 3,100/s; offered 2.1 × applied; 88% of the cores in use
 `consort status` shows the same reason, and [scale] in the config sets the bounds.
 
 Nodes      are named HOST-up-1, HOST-up-2 and so on, and listen on the port of --listen and those behind it.
