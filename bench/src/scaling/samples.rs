@@ -74,7 +74,7 @@ impl Course {
     /// Records applied a second between two times.
     pub(super) fn rate(&self, from: f64, to: f64) -> f64 {
         let within = || self.samples.iter().filter(|sample| (from..=to).contains(&sample.at));
-        let (Some(first), Some(last)) = (within().next(), within().last()) else { return 0.0 };
+        let (Some(first), Some(last)) = (within().next(), within().next_back()) else { return 0.0 };
         let time = last.at - first.at;
         if time > 0.0 {
             (last.applied - first.applied.min(last.applied)) as f64 / time
