@@ -17,8 +17,12 @@ const SERVERS: Programs = &[
     ("influxd", "influxdb"),
     // Its pages try to use a node that is not theirs.
     ("chromium", "chromium"),
-    // The README's own examples use it.
+    // The documents' own examples use them.
     ("curl", "curl"),
+    ("jq", "jq"),
+    // Each page of the documents runs in a network and a list of processes of its own.
+    ("unshare", "util-linux"),
+    ("ip", "iproute2"),
 ];
 
 /// What benchmarks need besides.

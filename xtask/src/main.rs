@@ -1,6 +1,7 @@
 //! The project's own commands, run as `cargo xtask …`. They need a Debian machine with Rust and
 //! cargo-nextest, and install everything else themselves.
 
+mod dependencies;
 mod engines;
 mod install;
 mod servers;
@@ -26,6 +27,10 @@ struct Arguments {
 enum Command {
     /// Runs everything: format, clippy, and all tests on every engine. Installs the servers it needs.
     Test,
+    /// Checks licences, bans and sources of all dependencies against deny.toml.
+    Dependencies,
+    /// Writes the reference pages in docs/reference from the code.
+    Docs,
     /// Measures, beside peers and limits in the same run: a table, a plot and a JSON file in bench/.
     Bench {
         /// What to measure.
@@ -55,6 +60,12 @@ enum Command {
 fn main() -> Result<()> {
     match Arguments::parse().command {
         Command::Test => test::run(),
+        Command::Dependencies => dependencies::check(),
+        Command::Docs => {
+            let mut write =
+                cargo(&["test", "--quiet", "--package", "consort", "--test", "reference"]);
+            shell::run(write.env("WRITE_DOCS", "1"))
+        }
         Command::Bench { what, quick } => {
             install::servers()?;
             match what.as_str() {

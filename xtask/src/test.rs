@@ -5,11 +5,12 @@ use anyhow::{Context, Result};
 
 use crate::servers::SharedServer;
 use crate::shell::{cargo, run as step};
-use crate::{engines, install};
+use crate::{dependencies, engines, install};
 
 pub(crate) fn run() -> Result<()> {
     install::servers()?;
     step(&mut cargo(&["fmt", "--all", "--check"]))?;
+    dependencies::check().context("the dependencies")?;
     step(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]))?;
     eprintln!("» every engine runs every case");
     engines::run_every_case()?;

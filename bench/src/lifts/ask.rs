@@ -43,7 +43,8 @@ impl Answer {
 
 /// `GET path`.
 pub(super) async fn get(address: SocketAddr, path: &str) -> Result<Answer> {
-    let request = Request::get(path).header("host", address.to_string()).body(Full::<Bytes>::default())?;
+    let request =
+        Request::get(path).header("host", address.to_string()).body(Full::<Bytes>::default())?;
     let answer = tokio::time::timeout(ANSWER_WITHIN, send(address, request));
     answer.await.context("no answer").flatten().with_context(|| format!("GET {path}"))
 }

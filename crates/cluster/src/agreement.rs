@@ -17,6 +17,7 @@ use serde_json::Value as Json;
 
 use crate::keys::SHARD;
 use stored::Settled;
+pub(crate) use stored::VERSION;
 
 /// How often a node reads the cell again, after another node wrote it at the same moment or after a
 /// commit of unknown outcome. The cell is written once, so two attempts suffice unless the store fails.

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 
 /// Why a stored cell cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -15,6 +15,7 @@ mod change;
 pub mod collector;
 pub mod drain;
 pub mod format;
+mod formats;
 mod join;
 pub mod keys;
 pub mod lag;
@@ -46,6 +47,7 @@ pub use collector::{
     Appending, Collector, NotStored, PartitionQueue, SubmitError, SubmitOptions, Ticket,
 };
 pub use drain::{DrainError, request_drain};
+pub use formats::FORMATS;
 pub use join::JoinError;
 pub use lag::Lag;
 pub use lanes::Lanes;

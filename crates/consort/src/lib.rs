@@ -24,6 +24,8 @@ extern crate self as consort;
 
 mod command;
 pub mod config;
+#[cfg(doctest)]
+mod documents;
 mod extension;
 mod http;
 mod identity;

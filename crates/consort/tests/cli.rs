@@ -229,7 +229,7 @@ fn serve_greets_when_it_is_at_work_and_nothing_comes_between() {
         consort(&["serve", "-c", &path, "--node", "n1"]).stderr(Stdio::piped()).spawn().unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     let mut told = String::new();
-    while !told.contains("listens on http://") {
+    while !told.contains("lists what it serves") {
         assert!(stderr.read_line(&mut told).unwrap() > 0, "it ended:\n{told}");
     }
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
@@ -238,12 +238,16 @@ fn serve_greets_when_it_is_at_work_and_nothing_comes_between() {
     assert!(child.wait().unwrap().success(), "{rest}");
 
     let lines: Vec<&str> = told.lines().collect();
-    let greeting = &lines[lines.len() - 4..];
+    let greeting = &lines[lines.len() - 5..];
     assert_eq!(greeting[0], format!("consort {}", env!("CARGO_PKG_VERSION")), "{told}");
     assert!(greeting[1].starts_with("engine: memory; nothing survives"), "{told}");
     // Four workers, and the keeper of the stream.
     assert_eq!(greeting[2], "node 'n1' owns all 5 roles", "{told}");
-    assert!(greeting[3].starts_with("node 'n1' listens on http://127.0.0.1:"), "{told}");
+    let (listens, address) = greeting[3].split_once("http://").unwrap();
+    assert_eq!(listens, "node 'n1' listens on ", "{told}");
+    assert!(address.starts_with("127.0.0.1:"), "{told}");
+    let try_this = format!("to begin with, GET http://{address}/ lists what it serves");
+    assert_eq!(greeting[4], try_this, "{told}");
     // What comes next is the stop.
     assert!(rest.starts_with("stopping: "), "{rest}");
     for said in [&told, &rest] {

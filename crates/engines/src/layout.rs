@@ -5,7 +5,7 @@ use bytes::Bytes;
 use consort_kernel::{Commit, CommitError, Expect, Key, Operation, Shard, Store, Value};
 
 /// The layout of cells, feeds and streams as this release reads and writes them.
-const FORMAT: u32 = 2;
+pub(crate) const FORMAT: u32 = 2;
 
 /// Why a store cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -6,10 +6,12 @@
 
 pub mod address;
 pub mod embedded;
+mod formats;
 mod layout;
 mod open;
 pub mod rabbitmq;
 pub mod redis;
 
 pub use embedded::Durability;
+pub use formats::FORMATS;
 pub use open::{Engine, OpenError, Options, open, open_inlet, open_publisher};

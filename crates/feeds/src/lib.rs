@@ -16,6 +16,7 @@ mod feed;
 mod figures;
 #[cfg(test)]
 mod fixtures;
+mod formats;
 mod http;
 mod marks;
 pub mod names;
@@ -32,6 +33,7 @@ mod subscription;
 mod trimmer;
 
 pub use figures::{Figures, SinkFigures};
+pub use formats::FORMATS;
 pub use http::tls;
 pub use outlet::OutletError;
 pub use part::{FeedsError, FeedsPart, Options, Timing, deliverer_role};

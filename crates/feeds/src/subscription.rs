@@ -15,7 +15,7 @@ use crate::feed;
 use crate::spec::FeedSpec;
 
 /// The format of written places.
-const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 
 /// Where a subscriber stands: a cursor for each shard.
 #[derive(Clone, Debug, PartialEq, Eq)]

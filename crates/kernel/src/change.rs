@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use crate::moment::Moment;
 
 /// The format of stored changes. Version 1 was the row of a view; `consort_views` still reads it.
-const VERSION: u8 = 2;
+pub(crate) const VERSION: u8 = 2;
 
 /// One change. The feed that it stands in is known to its reader, and so is the kind of its payload.
 #[derive(Clone, Debug, Serialize, Deserialize)]

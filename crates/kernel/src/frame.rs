@@ -14,7 +14,7 @@ use crate::error::Refusal;
 use crate::limits::{FRAME_BYTES, RECORD_BYTES, within};
 use crate::records::Records;
 
-const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 const CHECKSUM_AT: usize = 8;
 const COVERED_FROM: usize = 16;
 const HEADER_BYTES: usize = 40;

@@ -151,7 +151,8 @@ pub trait Store: Send + Sync + fmt::Debug {
     }
 
     /// The entries of a feed from `after.next` on, as [`Log::read`](crate::Log::read) reads a partition.
-    /// A feed's numbers have no gaps. A feed that was never appended to is empty.
+    /// A feed's numbers have no gaps. A feed that was never appended to is empty. Once an entry has been read, every
+    /// later call on the same node finds the cells as the entry's commit left them, or as a later commit did.
     async fn feed(
         &self,
         shard: Shard,

@@ -54,6 +54,7 @@ mod early;
 mod fence;
 mod figures;
 mod flights;
+mod formats;
 mod inner;
 mod key;
 #[cfg(test)]
@@ -68,6 +69,7 @@ mod terms;
 pub use answer::{Answer, OnceError, Source};
 pub use fence::{GENERATION_DIGITS, Generation, GenerationError};
 pub use figures::Figures;
+pub use formats::FORMATS;
 pub use key::OnceKey;
 pub use once::{CACHE_BYTES, Once, Options, WAITERS, WAITERS_PER_KEY};
 pub use terms::{Computed, Failure, FailureKind, OnError, Terms};

@@ -15,7 +15,7 @@ use crate::cache::Cache;
 use crate::desk::Desk;
 use crate::fence::{FENCE_BYTES, Fence, Generation};
 
-const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 const FEED: &str = "once.news";
 /// How long an empty read is let wait; each one that ends renews what the cache can vouch for.
 const READ_FOR: Duration = Duration::from_secs(1);

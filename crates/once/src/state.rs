@@ -11,7 +11,7 @@ use crate::REASON_BYTES;
 use crate::fence::{FENCE_BYTES, Fence};
 use crate::terms::{Failure, FailureKind};
 
-const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 const COMPUTING: u8 = 0;
 const READY: u8 = 1;
 const FAILED: u8 = 2;

@@ -12,13 +12,13 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::StatusCode;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
 use crate::memory::{BodiesFull, BodyShare};
 use crate::problem::Problem;
+use crate::problems;
 
 /// The longest slice of a wait. A node that is busy for seconds sees its timer late, and the client's bytes later
 /// still: it counts one slice for all of that.
@@ -67,15 +67,13 @@ impl BodyFault {
     pub(crate) fn problem(self) -> Problem {
         match self {
             BodyFault::Slow(patience) => Problem::new(
-                StatusCode::REQUEST_TIMEOUT,
-                "body-timeout",
+                problems::BODY_TIMEOUT,
                 format!(
                     "the request body did not arrive within {patience:?} ([http] body_timeout)"
                 ),
             ),
             BodyFault::TooLarge(max) => Problem::new(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "body-too-large",
+                problems::BODY_TOO_LARGE,
                 format!(
                     "the request body is larger than {max} bytes ([http] max_body); \
                      send it in smaller parts"

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::http::{Response, StatusCode};
+use axum::http::Response;
 use futures::TryFutureExt as _;
 use http_body::{Frame, SizeHint};
 use hyper::server::conn::http1;
@@ -23,6 +23,7 @@ use crate::express::{self, Way};
 use crate::limits::{LINGER, LINGER_BYTES, Limits, MAX_BUFFER_BYTES, MAX_HEADER_BYTES};
 use crate::metrics::HttpMetrics;
 use crate::problem::Problem;
+use crate::problems;
 use crate::socket::{Lapse, Phase, Progress, Socket};
 
 /// What all connections of a server share.
@@ -97,8 +98,7 @@ pub(crate) async fn serve(
 /// Tells a client that there is no room for it, and closes.
 pub(crate) async fn refuse(mut stream: TcpStream, max_connections: usize) {
     let problem = Problem::new(
-        StatusCode::SERVICE_UNAVAILABLE,
-        "too-many-connections",
+        problems::TOO_MANY_CONNECTIONS,
         format!(
             "all {max_connections} connections of this node are in use ([http] max_connections); \
              try again, or ask another node"
@@ -134,7 +134,7 @@ async fn close(socket: Socket<TcpStream>, limits: &Limits, metrics: &HttpMetrics
                 "the request's headers did not arrive within {:?} ([http] header_timeout)",
                 limits.header
             );
-            let problem = Problem::new(StatusCode::REQUEST_TIMEOUT, "header-timeout", detail);
+            let problem = Problem::new(problems::HEADER_TIMEOUT, detail);
             if stream.write_all(&problem.to_http1()).await.is_ok() {
                 linger(stream).await;
             }

@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use axum::body::{Body, HttpBody as _};
 use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
+use axum::http::header;
 use axum::http::request::Parts;
-use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::FutureExt as _;
@@ -21,6 +21,7 @@ use crate::long_bodies::LongBodies;
 use crate::memory::BodyMemory;
 use crate::metrics::HttpMetrics;
 use crate::problem::Problem;
+use crate::problems;
 use crate::tokens::{Refusal, Tokens};
 use crate::web::{self, Visitor, WebGuard};
 
@@ -139,8 +140,7 @@ fn catch_panic(handler: impl Future<Output = Response>) -> impl Future<Output = 
 pub(crate) fn defect() -> Response {
     tracing::error!("a request handler panicked; the panic's own message stands above in this log");
     Problem::new(
-        StatusCode::INTERNAL_SERVER_ERROR,
-        "defect",
+        problems::DEFECT,
         "this request met a defect of Consort; the node's log has the details, please report them",
     )
     .into_response()

@@ -4,9 +4,10 @@
 //! hyper refuses most of what is ambiguous: lengths that differ or are no numbers, folded lines, a space
 //! before a colon, a transfer coding that does not end in `chunked`. This is the rest.
 
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, header};
 
 use crate::problem::Problem;
+use crate::problems;
 
 /// Refuses every transfer coding but one `chunked`. hyper would take `gzip, chunked`, undo the second, and
 /// hand out the first as if it were the body.
@@ -18,7 +19,7 @@ pub(crate) fn check(headers: &HeaderMap) -> Result<(), Problem> {
         _ => {
             let detail = "this node takes no transfer coding but one 'Transfer-Encoding: chunked'; \
                           compress the content and say so by 'Content-Encoding' instead";
-            Err(Problem::new(StatusCode::NOT_IMPLEMENTED, "transfer-encoding", detail).closing())
+            Err(Problem::new(problems::TRANSFER_ENCODING, detail).closing())
         }
     }
 }
@@ -26,5 +27,5 @@ pub(crate) fn check(headers: &HeaderMap) -> Result<(), Problem> {
 /// The answer to a request with both a length and a transfer coding.
 pub(crate) fn two_lengths() -> Problem {
     let detail = "the request has both 'Content-Length' and 'Transfer-Encoding'; send one of them";
-    Problem::new(StatusCode::BAD_REQUEST, "two-lengths", detail).closing()
+    Problem::new(problems::TWO_LENGTHS, detail).closing()
 }

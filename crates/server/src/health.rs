@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router, routing};
 use futures::future::{BoxFuture, join_all};
 use serde_json::json;
 
 use crate::problem::Problem;
+use crate::problems;
 
 /// How long a probe may take. Load balancers ask every few seconds and want an answer, not a wait.
 pub const PROBE_WITHIN: Duration = Duration::from_secs(1);
@@ -67,5 +67,5 @@ async fn ready(State(probes): State<Arc<Vec<Probe>>>) -> Response {
     if reasons.is_empty() {
         return Json(json!({"status": "ready"})).into_response();
     }
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "not-ready", reasons.join("; ")).into_response()
+    Problem::new(problems::NOT_READY, reasons.join("; ")).into_response()
 }

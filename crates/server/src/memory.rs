@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use axum::http::{Extensions, StatusCode};
+use axum::http::Extensions;
 
 use crate::problem::Problem;
+use crate::problems;
 
 /// When a client whose body found no room should try again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -105,8 +106,7 @@ impl Drop for Share {
 impl BodiesFull {
     pub(crate) fn problem(self) -> Problem {
         let detail = format!("{self}; try again, or ask another node");
-        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "bodies-memory", detail)
-            .retry_after(RETRY_AFTER)
+        Problem::new(problems::BODIES_MEMORY, detail).retry_after(RETRY_AFTER)
     }
 }
 

@@ -23,6 +23,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 use crate::problem::Problem;
+use crate::problems;
 
 const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -271,9 +272,7 @@ fn exposition(registry: &Registry) -> Response {
     let mut text = String::new();
     match text::encode(&mut text, registry) {
         Ok(()) => ([(header::CONTENT_TYPE, MEDIA_TYPE)], text).into_response(),
-        Err(error) => Problem::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "metrics",
+        Err(error) => Problem::new(problems::METRICS,
             format!("the metrics could not be written out ({error}); this is a defect of Consort, please report it"),
         )
         .into_response(),

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::uri::{Authority, PathAndQuery, Scheme};
-use axum::http::{HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri, header};
 use consort_cluster::{ClusterStatus, Role};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
@@ -19,7 +19,9 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use crate::cluster::Cluster;
 use crate::problem::Problem;
+use crate::problems;
 use crate::tokens::Tokens;
+use crate::web::SEC_FETCH_SITE;
 
 /// Marks a forwarded request with the id of the node that forwards it.
 pub const FORWARDED: HeaderName = HeaderName::from_static("consort-forwarded");
@@ -184,10 +186,11 @@ impl Peers {
             .authority(authority)
             .path_and_query(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
         head.uri = uri.build().map_err(|error| error.to_string())?;
-        HOP_BY_HOP.iter().for_each(|name| drop(head.headers.remove(name)));
+        remove_hop_headers(&mut head.headers);
         // The client writes the host of the address; browsers' words are about the first hop.
         head.headers.remove(header::HOST);
         head.headers.remove(header::ORIGIN);
+        head.headers.remove(SEC_FETCH_SITE);
         let here = self.cluster.node().map_or("joining", |node| node.id());
         let here = HeaderValue::try_from(here).map_err(|error| error.to_string())?;
         head.headers.insert(FORWARDED, here);
@@ -211,13 +214,12 @@ impl PeerError {
     pub fn problem(&self) -> Problem {
         let kind = match self {
             PeerError::Cluster(problem) => return problem.clone(),
-            PeerError::NoOwner(_) | PeerError::Here(_) => "no-owner",
-            PeerError::Moved { .. } => "moved",
-            PeerError::Unreached { .. } => "peer-unreached",
-            PeerError::Unanswered { .. } => "outcome-unknown",
+            PeerError::NoOwner(_) | PeerError::Here(_) => problems::NO_OWNER,
+            PeerError::Moved { .. } => problems::MOVED,
+            PeerError::Unreached { .. } => problems::PEER_UNREACHED,
+            PeerError::Unanswered { .. } => problems::OUTCOME_UNKNOWN,
         };
-        Problem::new(StatusCode::SERVICE_UNAVAILABLE, kind, self.to_string())
-            .retry_after(Duration::from_secs(1))
+        Problem::new(kind, self.to_string()).retry_after(Duration::from_secs(1))
     }
 
     /// Whether the request certainly changed nothing.
@@ -241,8 +243,16 @@ fn owner_in(status: &ClusterStatus, role: &Role, own: Option<&str>) -> Option<Ro
 
 fn without_hop_headers(answer: Response<Incoming>) -> Response<Body> {
     let (mut head, body) = answer.into_parts();
-    HOP_BY_HOP.iter().for_each(|name| drop(head.headers.remove(name)));
+    remove_hop_headers(&mut head.headers);
     Response::from_parts(head, Body::new(body))
+}
+
+/// Removes the headers about one connection, and those that `Connection` names.
+fn remove_hop_headers(headers: &mut HeaderMap) {
+    let lines = headers.get_all(header::CONNECTION).iter().filter_map(|line| line.to_str().ok());
+    let names = lines.flat_map(|line| line.split(',')).filter_map(|name| name.trim().parse().ok());
+    let named: Vec<HeaderName> = names.collect();
+    named.iter().chain(&HOP_BY_HOP).for_each(|name| drop(headers.remove(name)));
 }
 
 /// The innermost cause, which is the one that says something.
@@ -259,6 +269,8 @@ mod tests {
     use consort_cluster::status::{NodeStatus, RoleStatus};
 
     use super::*;
+    use crate::cluster::Resolvers;
+    use crate::metrics::Metrics;
 
     fn status(owner: Option<&str>, live: bool) -> ClusterStatus {
         let role = RoleStatus {
@@ -283,6 +295,30 @@ mod tests {
             live,
         };
         ClusterStatus { nodes: vec![node], roles: vec![role], ..ClusterStatus::default() }
+    }
+
+    #[test]
+    fn words_about_the_first_hop_end_there_and_the_mark_is_the_nodes_own() {
+        let mut metrics = Metrics::new("0");
+        let cluster = Cluster::new(Box::new(|_| 1), Resolvers::default(), &mut metrics);
+        let peers = Peers::new(cluster, &Tokens::new(vec!["a-token-of-this-test".into()]).unwrap());
+        let request = Request::post("http://a:7401/leader/x?y=%20z")
+            .header("host", "a:7401")
+            .header("origin", "https://app.example.org")
+            .header("sec-fetch-site", "cross-site")
+            .header("connection", "close, X-Hop")
+            .header("x-hop", "1")
+            .header("consort-forwarded", "someone")
+            .header("content-type", "text/plain");
+        let sent = peers.addressed("b:7402", request.body(Body::empty()).unwrap()).unwrap();
+        assert_eq!(sent.uri(), "http://b:7402/leader/x?y=%20z");
+        let header = |name: &str| sent.headers().get(name).map(|value| value.to_str().unwrap());
+        assert_eq!(header("consort-forwarded"), Some("joining"));
+        assert_eq!(header("authorization"), Some("Bearer a-token-of-this-test"));
+        assert_eq!(header("content-type"), Some("text/plain"));
+        for gone in ["host", "origin", "sec-fetch-site", "connection", "x-hop"] {
+            assert_eq!(header(gone), None, "{gone}");
+        }
     }
 
     #[test]

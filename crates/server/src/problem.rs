@@ -6,13 +6,17 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
+use crate::problems::ProblemKind;
+
 const MEDIA_TYPE: &str = "application/problem+json";
+
+/// How much of a detail is told. It may repeat a name that a client sent, which may be as long as a body.
+const DETAIL_MOST: usize = 4 * 1024;
 
 /// One error answer. `detail` says what happened, to what, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    status: StatusCode,
-    kind: &'static str,
+    kind: &'static ProblemKind,
     detail: String,
     close: bool,
     retry_after: Option<Duration>,
@@ -27,10 +31,14 @@ struct Wire<'a> {
 }
 
 impl Problem {
-    /// `kind` names the problem for programs, in words joined by hyphens; it becomes
-    /// `urn:consort:problem:<kind>`.
-    pub fn new(status: StatusCode, kind: &'static str, detail: impl Into<String>) -> Problem {
-        Problem { status, kind, detail: detail.into(), close: false, retry_after: None }
+    /// A problem of a kind that [`problems`](crate::problems) lists.
+    pub fn new(kind: &'static ProblemKind, detail: impl Into<String>) -> Problem {
+        Problem {
+            kind,
+            detail: shortened(detail.into(), DETAIL_MOST),
+            close: false,
+            retry_after: None,
+        }
     }
 
     /// The connection ends with this answer: what the client still sends would not be understood.
@@ -53,7 +61,7 @@ impl Problem {
     }
 
     pub fn status(&self) -> StatusCode {
-        self.status
+        self.kind.status
     }
 
     pub fn detail(&self) -> &str {
@@ -64,9 +72,12 @@ impl Problem {
     pub(crate) fn to_http1(&self) -> Vec<u8> {
         let body = self.json();
         let title = self.title();
-        let status = self.status.as_u16();
-        let retry =
-            if self.status == StatusCode::SERVICE_UNAVAILABLE { "retry-after: 1\r\n" } else { "" };
+        let status = self.status().as_u16();
+        let retry = if self.status() == StatusCode::SERVICE_UNAVAILABLE {
+            "retry-after: 1\r\n"
+        } else {
+            ""
+        };
         let head = format!(
             "HTTP/1.1 {status} {title}\r\ncontent-type: {MEDIA_TYPE}\r\ncontent-length: {}\r\n{retry}connection: close\r\n\r\n",
             body.len()
@@ -75,14 +86,14 @@ impl Problem {
     }
 
     fn title(&self) -> &'static str {
-        self.status.canonical_reason().unwrap_or("Error")
+        self.status().canonical_reason().unwrap_or("Error")
     }
 
     fn json(&self) -> Vec<u8> {
         let wire = Wire {
-            r#type: format!("urn:consort:problem:{}", self.kind),
+            r#type: self.kind.urn(),
             title: self.title(),
-            status: self.status.as_u16(),
+            status: self.status().as_u16(),
             detail: &self.detail,
         };
         // Four plain fields: serialising them into memory cannot fail.
@@ -93,7 +104,7 @@ impl Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let retry_after = self.retry_after_seconds();
-        let mut response = (self.status, self.json()).into_response();
+        let mut response = (self.status(), self.json()).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
         if self.close {
@@ -106,18 +117,36 @@ impl IntoResponse for Problem {
     }
 }
 
+/// The beginning of a text that is longer than this, or all of it.
+pub(crate) fn shortened(mut text: String, most: usize) -> String {
+    if text.len() > most {
+        text.truncate(text.floor_char_boundary(most));
+        text.push('…');
+        text.shrink_to_fit();
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::problems;
+
+    #[test]
+    fn a_long_detail_is_cut() {
+        let problem = Problem::new(problems::INVALID_EVENT, "é".repeat(1 << 20));
+        assert!(problem.detail().ends_with("é…"));
+        assert!(problem.json().len() < 2 * DETAIL_MOST, "{}", problem.json().len());
+    }
 
     #[test]
     fn a_raw_answer_has_the_length_it_declares() {
-        let problem = Problem::new(StatusCode::REQUEST_TIMEOUT, "headers-timeout", "too slow");
+        let problem = Problem::new(problems::HEADER_TIMEOUT, "too slow");
         let raw = String::from_utf8(problem.to_http1()).unwrap();
         let (head, body) = raw.split_once("\r\n\r\n").unwrap();
         assert!(head.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{head}");
         assert!(head.contains(&format!("content-length: {}", body.len())), "{head}");
-        let expected = r#"{"type":"urn:consort:problem:headers-timeout","title":"Request Timeout","status":408,"detail":"too slow"}"#;
+        let expected = r#"{"type":"urn:consort:problem:header-timeout","title":"Request Timeout","status":408,"detail":"too slow"}"#;
         assert_eq!(body, expected);
     }
 }

@@ -4,13 +4,14 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::http::{Method, StatusCode, Uri};
+use axum::http::{Method, Uri};
 use axum::middleware;
 
 use crate::door::{self, Door};
 use crate::health::{self, Probe};
 use crate::metrics::Metrics;
 use crate::problem::Problem;
+use crate::problems;
 
 /// How much of an unknown path an answer repeats.
 const PATH_SHOWN: usize = 200;
@@ -33,8 +34,7 @@ pub(crate) fn assemble(
 
 async fn not_found(uri: Uri) -> Problem {
     Problem::new(
-        StatusCode::NOT_FOUND,
-        "not-found",
+        problems::NOT_FOUND,
         format!("nothing is served at '{}'; GET / lists what this node serves", shown(&uri)),
     )
 }
@@ -42,7 +42,7 @@ async fn not_found(uri: Uri) -> Problem {
 async fn method_not_allowed(method: Method, uri: Uri) -> Problem {
     let detail =
         format!("'{}' does not take {method}; the header 'Allow' lists what it takes", shown(&uri));
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", detail)
+    Problem::new(problems::METHOD_NOT_ALLOWED, detail)
 }
 
 fn shown(uri: &Uri) -> String {

@@ -2,11 +2,12 @@
 
 use std::fmt;
 
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use subtle::ConstantTimeEq;
 
 use crate::problem::Problem;
+use crate::problems;
 
 /// Shorter tokens can be guessed over a network.
 const SHORTEST: usize = 16;
@@ -100,8 +101,7 @@ impl IntoResponse for Refusal {
                 "Bearer realm=\"consort\", error=\"invalid_token\"",
             ),
         };
-        let mut response =
-            Problem::new(StatusCode::UNAUTHORIZED, "no-access", detail).into_response();
+        let mut response = Problem::new(problems::NO_ACCESS, detail).into_response();
         response
             .headers_mut()
             .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));

@@ -42,6 +42,18 @@ impl InfluxServer {
         panic!("influxd found its ports taken {TRIES} times in a row");
     }
 
+    /// Starts a server on a port that the caller chose, and waits until it answers.
+    ///
+    /// # Panics
+    ///
+    /// If InfluxDB is not installed or does not start.
+    pub async fn start_on(port: Port) -> InfluxServer {
+        let mut server = InfluxServer::spawn(port, Port::claim());
+        let started = server.await_up().await;
+        assert_eq!(started, Started::Up, "port {} was taken meanwhile", server.port());
+        server
+    }
+
     fn spawn(port: Port, backup: Port) -> InfluxServer {
         let folder = tempfile::Builder::new()
             .prefix("consort-influx-")

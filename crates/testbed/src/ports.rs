@@ -11,7 +11,8 @@ use std::collections::hash_map::RandomState;
 use std::fs::{self, File};
 use std::hash::BuildHasher;
 use std::net::TcpListener;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 
 /// Above the ports of well-known services, below the kernel's own range (32768 to 60999 by
 /// default).
@@ -35,31 +36,48 @@ impl Port {
 
     /// Claims so many neighbouring ports, lowest first.
     pub fn claim_row(count: u16) -> Vec<Port> {
-        let folder = std::env::temp_dir()
-            .join(format!("consort-testbed-ports-{}", rustix::process::getuid().as_raw()));
-        fs::create_dir_all(&folder).expect("the folder of port locks can be made");
+        let folder = lock_folder();
         let size = RANGE.end - RANGE.start - count + 1;
         let start = (RandomState::new().hash_one(std::process::id()) % u64::from(size)) as u16;
         (0..size)
             .map(|step| RANGE.start + (start + step) % size)
-            .find_map(|first| {
-                (first..first + count).map(|at| Port::try_claim(&folder, at)).collect()
-            })
+            .find_map(|first| (first..first + count).map(|at| try_claim(&folder, at)).collect())
             .expect("some of 20,000 ports are free")
     }
 
-    fn try_claim(folder: &Path, number: u16) -> Option<Port> {
-        let lock =
-            File::create(folder.join(number.to_string())).expect("a port's lock file can be made");
-        lock.try_lock().ok()?;
-        TcpListener::bind(("127.0.0.1", number)).ok()?;
-        Some(Port { number, _lock: lock })
+    /// Claims this very port, for a server whose clients know its usual one.
+    ///
+    /// # Panics
+    ///
+    /// If another test bed has claimed the port, or a program listens on it.
+    pub fn exactly(number: u16) -> Port {
+        try_claim(&lock_folder(), number).unwrap_or_else(|| {
+            panic!("port {number} is in use; end the program that listens on it")
+        })
     }
 
     /// The number to listen on.
     pub fn number(&self) -> u16 {
         self.number
     }
+}
+
+/// Claims hold within a network namespace: the same port of two of them is two ports.
+fn lock_folder() -> PathBuf {
+    let network = fs::metadata("/proc/self/ns/net").map_or(0, |namespace| namespace.ino());
+    let user = rustix::process::getuid().as_raw();
+    let folder = std::env::temp_dir().join(format!("consort-testbed-ports-{user}-{network}"));
+    fs::create_dir_all(&folder).expect("the folder of port locks can be made");
+    folder
+}
+
+/// The claim, unless the port is claimed or in use.
+fn try_claim(folder: &Path, number: u16) -> Option<Port> {
+    let lock =
+        File::create(folder.join(number.to_string())).expect("a port's lock file can be made");
+    lock.try_lock().ok()?;
+    TcpListener::bind(("127.0.0.1", number)).ok()?;
+    Some(Port { number, _lock: lock })
 }
 
 #[cfg(test)]
@@ -80,5 +98,12 @@ mod tests {
         let row: Vec<u16> = Port::claim_row(5).iter().map(Port::number).collect();
         assert!(row.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{row:?}");
         assert_eq!(row.len(), 5);
+    }
+
+    #[test]
+    #[should_panic(expected = "is in use; end the program that listens on it")]
+    fn a_claimed_port_cannot_be_claimed_by_its_number() {
+        let claimed = Port::claim();
+        Port::exactly(claimed.number());
     }
 }

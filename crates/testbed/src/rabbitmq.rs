@@ -59,15 +59,31 @@ impl RabbitServer {
         for _ in 0..TRIES {
             let mut broker = Broker::spawn(&options, Port::claim());
             if broker.await_up().await == Started::Up {
-                let url = format!("amqp://guest:guest@127.0.0.1:{}/%2f", broker.port.number());
-                let tls_url = broker
-                    .tls_port
-                    .as_ref()
-                    .map(|port| format!("amqps://guest:guest@127.0.0.1:{}/%2f", port.number()));
-                return RabbitServer { url, tls_url, broker: Some(broker) };
+                return RabbitServer::private_at(broker);
             }
         }
         panic!("rabbitmq-server found its ports taken {TRIES} times in a row");
+    }
+
+    /// Starts a broker on a port that the caller chose, and waits until it answers the AMQP handshake.
+    ///
+    /// # Panics
+    ///
+    /// If rabbitmq-server is not installed or does not start.
+    pub async fn start_on(port: Port, options: RabbitOptions) -> RabbitServer {
+        let mut broker = Broker::spawn(&options, port);
+        let started = broker.await_up().await;
+        assert_eq!(started, Started::Up, "port {} was taken meanwhile", broker.port.number());
+        RabbitServer::private_at(broker)
+    }
+
+    fn private_at(broker: Broker) -> RabbitServer {
+        let url = format!("amqp://guest:guest@127.0.0.1:{}/%2f", broker.port.number());
+        let tls_url = broker
+            .tls_port
+            .as_ref()
+            .map(|port| format!("amqps://guest:guest@127.0.0.1:{}/%2f", port.number()));
+        RabbitServer { url, tls_url, broker: Some(broker) }
     }
 
     /// The broker that [`SHARED_BROKER`] names, or else a private one.

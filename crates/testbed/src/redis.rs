@@ -48,6 +48,18 @@ impl RedisServer {
         panic!("redis-server found its ports taken {TRIES} times in a row");
     }
 
+    /// Starts a server on a port that the caller chose, and waits until it answers PING.
+    ///
+    /// # Panics
+    ///
+    /// If redis-server is not installed or does not start.
+    pub async fn start_on(port: Port, options: RedisOptions) -> RedisServer {
+        let mut server = RedisServer::spawn(options, port);
+        let started = server.await_up().await;
+        assert_eq!(started, Started::Up, "port {} was taken meanwhile", server.port());
+        server
+    }
+
     fn spawn(options: RedisOptions, port: Port) -> RedisServer {
         let folder = tempfile::Builder::new()
             .prefix("consort-redis-")

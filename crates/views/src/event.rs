@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use crate::schema::Schema;
 use crate::value::{Kind, Value};
 
-const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 
 /// Tags of stored values.
 const ABSENT: u8 = 0;

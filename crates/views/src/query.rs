@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use consort_kernel::budget::ITEM_COST;
-use consort_kernel::limits::PAGE_ROWS;
+use consort_kernel::limits::{PAGE_BYTES, PAGE_ROWS};
 use consort_kernel::{Budget, Key, QueryError, Store, Value as Held};
 use futures::future::try_join_all;
 
@@ -167,7 +167,13 @@ impl Query {
             Some(_) => keys::groups(&self.view),
             None => self.prefix(),
         };
-        let fits = key.starts_with(&prefix) && keys::group_values(&self.view, &key).is_some();
+        // A query that found little stopped at the beginning of a window.
+        let begins_window = || {
+            let start = self.view.windows.as_ref().and_then(|_| keys::window_of(&key));
+            start.is_some_and(|start| key == self.beginning_of(start))
+        };
+        let fits = key.starts_with(&prefix)
+            && (keys::group_values(&self.view, &key).is_some() || begins_window());
         if fits { Ok(()) } else { Err(QueryRefusal::Cursor) }
     }
 
@@ -185,15 +191,23 @@ impl Query {
         {
             found.push(row);
         }
-        let more = found.len() > self.limit;
+        let mut more = found.len() > self.limit;
         found.truncate(self.limit);
-        let last = found.last().map(|(key, _)| hex(key.as_bytes()));
-        let (mut rows, mut budget) = (Vec::with_capacity(found.len()), Budget::default());
-        let mut left = found.into_iter();
+        let (mut rows, mut bytes, mut last) = (Vec::with_capacity(found.len()), 0, None);
+        let (mut left, mut budget) = (found.into_iter(), Budget::default());
         while left.len() > 0 {
-            let some = left.by_ref().take(ROWS_AT_ONCE);
-            let some = try_join_all(some.map(|(key, held)| self.row(store, key, held))).await?;
-            rows.extend(some.into_iter().flatten());
+            // A thousand sets may show a hundred members of several KiB each.
+            if bytes >= PAGE_BYTES {
+                more = true;
+                break;
+            }
+            let some: Vec<(Key, Held)> = left.by_ref().take(ROWS_AT_ONCE).collect();
+            last = some.last().map(|(key, _)| hex(key.as_bytes()));
+            let read = some.into_iter().map(|(key, held)| self.row(store, key, held));
+            for row in try_join_all(read).await?.into_iter().flatten() {
+                bytes += row.bytes();
+                rows.push(row);
+            }
             budget.spend(ROWS_AT_ONCE * ITEM_COST).await;
         }
         Ok(Page { single: false, rows, next: last.filter(|_| more) })

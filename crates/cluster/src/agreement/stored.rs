@@ -13,7 +13,7 @@ use serde_json::Value as Json;
 use crate::format::{self, FormatError};
 
 /// Version 1 has the version byte of all cells of the cluster.
-const VERSION: u8 = 2;
+pub(crate) const VERSION: u8 = 2;
 
 /// The definitions that the cluster settled on: by kind, then by name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,4 +1,4 @@
-//! What `serve` prints when the node is at work: engine, roles, address, and in the tour what to try.
+//! What `serve` prints when the node is at work: engine, roles, address, and what to try.
 //!
 //! All lines are printed in one piece, after the node has taken up its roles, so that no line of the log
 //! stands between them.
@@ -24,8 +24,10 @@ pub(super) async fn lines(node: &Node, tour: bool) -> Vec<String> {
     lines.extend(node.report().iter().cloned());
     lines.push(roles_line(node.id(), roles));
     lines.push(format!("node '{}' listens on http://{}", node.id(), node.address()));
-    if tour {
-        lines.extend(tour::guide(node.address()));
+    match tour {
+        true => lines.extend(tour::guide(node.address())),
+        false => lines
+            .push(format!("to begin with, GET http://{}/ lists what it serves", node.address())),
     }
     lines
 }

@@ -20,7 +20,7 @@ use consort_server::axum::Router;
 use consort_server::axum::extract::State;
 use consort_server::axum::http::StatusCode;
 use consort_server::axum::routing::get;
-use consort_server::{GateKind, Ingress, IngressSpec, POST_WITHIN, Problem};
+use consort_server::{GateKind, Ingress, IngressSpec, POST_WITHIN, Problem, problems};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde_json::json;
@@ -221,7 +221,7 @@ async fn count(State(page): State<Page>) -> Result<String, Problem> {
 }
 
 fn unavailable(error: impl std::fmt::Display) -> Problem {
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", error.to_string())
+    Problem::new(problems::STORE_FAILED, error.to_string())
 }
 
 /// The part in a real node.

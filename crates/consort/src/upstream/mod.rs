@@ -14,7 +14,9 @@ use consort_server::axum::extract::{Request, State};
 use consort_server::axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use consort_server::axum::response::{IntoResponse as _, Response};
 use consort_server::axum::{Json, Router, body, routing};
-use consort_server::{BindError, Express, Limits, LongBodies, Metrics, Problem, Server, Tokens};
+use consort_server::{
+    BindError, Express, Limits, LongBodies, Metrics, Problem, Server, Tokens, problems,
+};
 use futures::StreamExt as _;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -118,11 +120,11 @@ async fn forget(State(shared): State<Arc<Shared>>) -> StatusCode {
 async fn items(State(shared): State<Arc<Shared>>, request: Request) -> Result<Response, Problem> {
     let (number, of_path) = shared.calls.lock().count(request.uri().path());
     let switches = Switches::read(request.uri().query().unwrap_or_default())
-        .map_err(|reason| Problem::new(StatusCode::BAD_REQUEST, "switch", reason))?;
+        .map_err(|reason| Problem::new(problems::SWITCH, reason))?;
     tokio::time::sleep(shared.delay + switches.delay).await;
     if of_path <= switches.fail {
         let detail = format!("call {of_path} of this path fails, as it was told to");
-        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "told-to-fail", detail));
+        return Err(Problem::new(problems::TOLD_TO_FAIL, detail));
     }
     let mut response = match &switches {
         Switches { redirect: Some(to), .. } => {

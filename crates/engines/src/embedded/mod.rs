@@ -41,6 +41,7 @@ use folder::FolderLock;
 use merger::Merger;
 use published::Published;
 use queue::Queue;
+pub(crate) use tables::FORMAT;
 use tables::Tables;
 use writer::Writer;
 

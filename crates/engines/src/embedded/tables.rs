@@ -11,7 +11,7 @@ use super::folder::FolderError;
 use super::journal;
 
 /// The layout of rows, see [`super::rows`]. Another number means another release wrote the folder.
-const FORMAT: &[u8] = b"4";
+pub(crate) const FORMAT: &[u8] = b"4";
 const FORMAT_ROW: &[u8] = b"format";
 
 /// Where the tables are, within the data folder.

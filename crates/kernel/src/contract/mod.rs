@@ -130,6 +130,7 @@ macro_rules! store_suite {
         $crate::contract_cases! { store_feeds, $harness,
             entries_are_numbered_without_gaps
             a_stale_commit_appends_nothing
+            an_entry_is_never_seen_before_the_cells_of_its_commit
             feeds_and_shards_are_apart
             a_reader_goes_on_behind_its_cursor
             a_waiting_read_returns_when_an_entry_arrives

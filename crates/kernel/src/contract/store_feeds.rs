@@ -9,8 +9,8 @@ use tokio::time::timeout;
 
 use super::{A_WHILE, PATIENCE, StoreHarness, name};
 use crate::{
-    Commit, CommitError, Cursor, Expect, FeedEntry, Key, Most, Name, Note, Operation, ReadError,
-    Shard, Store,
+    Cell, Commit, CommitError, Cursor, Expect, FeedEntry, Key, Kind, Most, Name, Note, Operation,
+    ReadError, Shard, Store, Value,
 };
 
 const SHARD: Shard = Shard(1);
@@ -62,6 +62,43 @@ pub async fn a_stale_commit_appends_nothing(harness: &dyn StoreHarness) {
     assert_eq!(store.commit(SHARD, commit).await, Err(CommitError::Stale(vec![None])));
     append_all(&store, &feed, 0..1).await;
     assert_eq!(numbers(&read_all(&store, SHARD, &feed).await), [0]);
+}
+
+pub async fn an_entry_is_never_seen_before_the_cells_of_its_commit(harness: &dyn StoreHarness) {
+    const COMMITS: u64 = 100;
+    // So many that a commit which is not applied at one moment is seen half-way.
+    const CELLS: u64 = 200;
+    let (writer, reader) = (harness.store(), harness.elsewhere().await);
+    let feed = name("together");
+    let cell = |place: u64| Key::from(["together"]).with(place as i64);
+    let writing = {
+        let feed = feed.clone();
+        tokio::spawn(async move {
+            for n in 1..=COMMITS {
+                let value = Bytes::copy_from_slice(&n.to_be_bytes());
+                let put = |place| Operation::Put { key: cell(place), value: value.clone() };
+                let commit = [append(&feed, value.clone())].into_iter().chain((0..CELLS).map(put));
+                writer.commit(SHARD, Commit::of(commit)).await.expect("commit");
+            }
+        })
+    };
+    let cells = [0, CELLS / 2, CELLS - 1].map(|place| Cell::new(Kind::Bytes, cell(place)));
+    let (mut cursor, mut seen) = (Cursor::START, 0);
+    while seen < COMMITS {
+        let page = next_page(&reader, &feed, &cursor).await;
+        let last = page.last().expect("an entry within the wait");
+        (cursor, seen) = (last.cursor(), seen + page.len() as u64);
+        for value in reader.get(SHARD, &cells).await.expect("get") {
+            let Some(Value::Bytes(value)) = value else { panic!("an entry without its cells") };
+            assert!(value >= last.entry, "entry {:?} with the cells of {value:?}", last.entry);
+        }
+    }
+    writing.await.expect("the writer");
+}
+
+/// The entries behind a cursor; waits for the first.
+async fn next_page(store: &Arc<dyn Store>, feed: &Name, after: &Cursor) -> Vec<FeedEntry> {
+    store.feed(SHARD, feed, after, Most::default(), PATIENCE).await.expect("feed")
 }
 
 pub async fn feeds_and_shards_are_apart(harness: &dyn StoreHarness) {

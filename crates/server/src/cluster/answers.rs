@@ -16,6 +16,10 @@ use serde_json::json;
 use super::resolver::Resolved;
 use super::{Cluster, store_failed};
 use crate::problem::Problem;
+use crate::problems;
+
+/// The longest body of an order. One has some dozens of bytes, and a thread that other requests share reads it.
+const ORDER_MOST: usize = 1024;
 
 pub(super) fn routes(cluster: Cluster) -> Router {
     Router::new()
@@ -49,10 +53,10 @@ async fn drain(
     body: Bytes,
 ) -> Result<Response, Problem> {
     let Path(id) = id.map_err(bad_path)?;
-    needs_json(&headers)?;
+    check_order(&headers, &body)?;
     let Retirement {} = serde_json::from_slice(&body).map_err(|error| {
         let detail = format!("the body must be the empty JSON object {{}}: {error}");
-        Problem::new(StatusCode::BAD_REQUEST, "bad-retirement", detail)
+        Problem::new(problems::BAD_RETIREMENT, detail)
     })?;
     let handle = cluster.handle()?;
     let _turn = cluster.0.drains.acquire().await;
@@ -60,10 +64,10 @@ async fn drain(
         Ok(()) => Ok((StatusCode::ACCEPTED, Json(json!({ "draining": id }))).into_response()),
         Err(DrainError::Store(fault)) => Err(store_failed(&fault)),
         Err(error @ DrainError::NoSuchNode { .. }) => {
-            Err(Problem::new(StatusCode::NOT_FOUND, "no-such-node", error.to_string()))
+            Err(Problem::new(problems::NO_SUCH_NODE, error.to_string()))
         }
         Err(error @ DrainError::Last { .. }) => {
-            Err(Problem::new(StatusCode::CONFLICT, "last-node", error.to_string()))
+            Err(Problem::new(problems::LAST_NODE, error.to_string()))
         }
     }
 }
@@ -75,7 +79,7 @@ async fn resolve(
     body: Bytes,
 ) -> Result<Json<Resolved>, Problem> {
     let Path(role) = role.map_err(bad_path)?;
-    needs_json(&headers)?;
+    check_order(&headers, &body)?;
     cluster.resolve(&role, &body).await.map(Json)
 }
 
@@ -86,7 +90,7 @@ async fn resolve_partition(
     body: Bytes,
 ) -> Result<Json<Resolved>, Problem> {
     let Path((stream, index)) = role.map_err(bad_path)?;
-    needs_json(&headers)?;
+    check_order(&headers, &body)?;
     cluster.resolve(&format!("{stream}/{index}"), &body).await.map(Json)
 }
 
@@ -102,22 +106,20 @@ impl Cluster {
                 "'{}' folds no partition of a stream: there is nothing to go on from",
                 role.role
             );
-            return Err(Problem::new(StatusCode::CONFLICT, "no-partition", detail));
+            return Err(Problem::new(problems::NO_PARTITION, detail));
         };
         // A partition that is at work must not be told to skip: what it has not yet applied would be lost.
         if role.stopped.is_none() {
             return Err(at_work(role));
         }
         resolving.await.map_err(|error| match error {
-            ResolveError::AtWork(_) => {
-                Problem::new(StatusCode::CONFLICT, "at-work", error.to_string())
-            }
+            ResolveError::AtWork(_) => Problem::new(problems::AT_WORK, error.to_string()),
             ResolveError::Failed(reason) => {
                 let detail = format!(
                     "'{}' was not resolved: {reason}; the same can be asked again",
                     role.role
                 );
-                Problem::new(StatusCode::SERVICE_UNAVAILABLE, "resolve-failed", detail)
+                Problem::new(problems::RESOLVE_FAILED, detail)
             }
         })
     }
@@ -133,7 +135,7 @@ fn known_role<'a>(status: &'a ClusterStatus, name: &str) -> Result<&'a RoleStatu
             }
         })
     });
-    known.map_err(|detail| Problem::new(StatusCode::NOT_FOUND, "no-such-role", detail))
+    known.map_err(|detail| Problem::new(problems::NO_SUCH_ROLE, detail))
 }
 
 fn at_work(role: &RoleStatus) -> Problem {
@@ -147,19 +149,23 @@ fn at_work(role: &RoleStatus) -> Problem {
             role.role
         ),
     };
-    Problem::new(StatusCode::CONFLICT, "at-work", detail)
+    Problem::new(problems::AT_WORK, detail)
 }
 
-/// Refuses a body that does not say it is JSON. An HTML form cannot say so, so no form can send an operator's
-/// orders, whatever a browser tells about the page it is on.
-fn needs_json(headers: &HeaderMap) -> Result<(), Problem> {
+/// Refuses an order whose body does not say it is JSON, or is too long. An HTML form cannot say so, so no form can send
+/// an operator's orders, whatever a browser tells about the page it is on.
+fn check_order(headers: &HeaderMap, body: &[u8]) -> Result<(), Problem> {
     let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let media_type = given.and_then(|given| given.split(';').next()).unwrap_or_default();
-    if media_type.trim().eq_ignore_ascii_case("application/json") {
-        return Ok(());
+    if !media_type.trim().eq_ignore_ascii_case("application/json") {
+        let detail = "this needs a JSON body; send 'Content-Type: application/json'";
+        return Err(Problem::new(problems::CONTENT_TYPE, detail));
     }
-    let detail = "this needs a JSON body; send 'Content-Type: application/json'";
-    Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content-type", detail))
+    if body.len() > ORDER_MOST {
+        let detail = format!("the body of an order has at most {ORDER_MOST} bytes");
+        return Err(Problem::new(problems::BODY_TOO_LARGE, detail));
+    }
+    Ok(())
 }
 
 /// The body of a request to drain a node: `{}`.
@@ -193,7 +199,7 @@ fn resume(body: &[u8]) -> Result<Resume, Problem> {
         let detail = format!(
             "the body must be {{\"from\": \"first\"}}, {{\"from\": \"end\"}} or {{\"from\": OFFSET}} with a whole number: {error}"
         );
-        Problem::new(StatusCode::BAD_REQUEST, "bad-decision", detail)
+        Problem::new(problems::BAD_DECISION, detail)
     })?;
     Ok(match decision.from {
         From::Offset(offset) => Resume::Offset(offset),
@@ -203,7 +209,7 @@ fn resume(body: &[u8]) -> Result<Resume, Problem> {
 }
 
 fn bad_path(rejection: PathRejection) -> Problem {
-    Problem::new(StatusCode::BAD_REQUEST, "bad-path", rejection.body_text())
+    Problem::new(problems::BAD_PATH, rejection.body_text())
 }
 
 #[cfg(test)]

@@ -12,7 +12,6 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use axum::Router;
-use axum::http::StatusCode;
 use consort_cluster::{ClusterStatus, Handle, Observer};
 use consort_kernel::Fault;
 use futures::FutureExt as _;
@@ -22,6 +21,7 @@ use tokio::time::Instant;
 use crate::health::Probe;
 use crate::metrics::Metrics;
 use crate::problem::Problem;
+use crate::problems;
 use looks::{FRESH_FOR, Looks};
 use metrics::ClusterMetrics;
 pub use resolver::{Resolved, Resolver, Resolvers, Resolving};
@@ -91,7 +91,7 @@ impl Cluster {
     fn handle(&self) -> Result<&Handle, Problem> {
         self.0.handle.get().ok_or_else(|| {
             let detail = "this node has not joined the cluster yet; ask again in a moment, or ask another node";
-            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "not-joined", detail)
+            Problem::new(problems::NOT_JOINED, detail)
         })
     }
 
@@ -138,5 +138,5 @@ impl fmt::Debug for Cluster {
 
 fn store_failed(fault: &Fault) -> Problem {
     let detail = format!("the store failed: {fault}; nothing was changed for certain, ask again");
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "store-failed", detail)
+    Problem::new(problems::STORE_FAILED, detail)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use consort_feeds::{Page, Place, parked};
 use consort_kernel::{Budget, Change, ReadError};
@@ -14,6 +14,7 @@ use serde_json::json;
 
 use super::{Feeds, Seat, events};
 use crate::problem::Problem;
+use crate::problems;
 
 /// Where a page says how to go on.
 const CURSOR: HeaderName = HeaderName::from_static("consort-cursor");
@@ -73,9 +74,10 @@ pub(super) async fn feed(
     let place = match after {
         None => seat.subscription.oldest().await.map_err(|error| failed(&error))?,
         Some(NOW) => seat.subscription.newest().await.map_err(|error| failed(&error))?,
-        Some(text) => seat.subscription.place(text).map_err(|error| {
-            Problem::new(StatusCode::BAD_REQUEST, "invalid-cursor", error.to_string())
-        })?,
+        Some(text) => seat
+            .subscription
+            .place(text)
+            .map_err(|error| Problem::new(problems::INVALID_CURSOR, error.to_string()))?,
     };
     match wants_events(&headers) {
         true => events::stream(seat, place).await,
@@ -124,7 +126,7 @@ pub(super) async fn parked(
     let Some(sink) = feeds.0.sinks.iter().find(|sink| sink.as_str() == name) else {
         let known = feeds.0.sinks.iter().map(|sink| format!("'{sink}'")).collect();
         let detail = format!("there is no sink '{}'; {}", short(&name), there_are(known));
-        return Err(Problem::new(StatusCode::NOT_FOUND, "no-such-sink", detail));
+        return Err(Problem::new(problems::NO_SUCH_SINK, detail));
     };
     let lines = parked::newest(&*feeds.0.store, sink, PARKED_SHOWN).await;
     let lines = lines.map_err(|error| failed(&error))?;
@@ -133,7 +135,7 @@ pub(super) async fn parked(
 
 impl Asked {
     fn read(query: Option<&str>) -> Result<Asked, Problem> {
-        let bad = |detail: String| Problem::new(StatusCode::BAD_REQUEST, "invalid-query", detail);
+        let bad = |detail: String| Problem::new(problems::INVALID_QUERY, detail);
         let mut asked = Asked { after: None, limit: LIMIT, wait: Duration::ZERO };
         for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
             let number = value.parse::<u64>().ok();
@@ -172,12 +174,11 @@ pub(super) fn failed(error: &ReadError) -> Problem {
                 "the feed cannot be taken up at this cursor: {error}. Begin again without 'after', with the \
                  oldest change that is kept, or with after={NOW}; a query of the present state tells what was missed"
             );
-            Problem::new(StatusCode::GONE, "cursor-gone", detail)
+            Problem::new(problems::CURSOR_GONE, detail)
         }
         _ => {
             let detail = format!("the feed could not be read: {error}; ask again");
-            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "store-failed", detail)
-                .retry_after(RETRY_AFTER)
+            Problem::new(problems::STORE_FAILED, detail).retry_after(RETRY_AFTER)
         }
     }
 }
@@ -186,7 +187,7 @@ fn no_such_feed(feeds: &Feeds, path: &str) -> Problem {
     let known = feeds.0.catalog.all().map(|feed| served_at(&feed.path)).collect();
     let asked = served_at(&short(path));
     let detail = format!("there is no feed '{asked}'; {}", there_are(known));
-    Problem::new(StatusCode::NOT_FOUND, "no-such-feed", detail)
+    Problem::new(problems::NO_SUCH_FEED, detail)
 }
 
 /// Where a feed is served.

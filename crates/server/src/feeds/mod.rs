@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::StatusCode;
 use axum::routing::get;
 use consort_cluster::Runtime;
 use consort_feeds::{FeedSpec, Figures, Subscription};
@@ -19,6 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::metrics::Metrics;
 use crate::problem::Problem;
+use crate::problems;
 pub use catalog::Catalog;
 
 /// Subscribers that a node has at once. Each one that waits looks at every shard, once a second at least.
@@ -87,8 +87,7 @@ impl Feeds {
             let detail = format!(
                 "this node has {SUBSCRIBERS} subscribers, and no room for more; ask another node, or again later"
             );
-            let full =
-                Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too-many-subscribers", detail);
+            let full = Problem::new(problems::TOO_MANY_SUBSCRIBERS, detail);
             return Err(full.retry_after(RETRY_AFTER));
         };
         Ok(Seat {

@@ -5,7 +5,7 @@
 //! append, the door claims the key: one commit binds the event's digest to (stream, key).
 //!
 //! *The promise.* From the moment an event with a key is accepted, another event with that key is refused for as long
-//! as workers know the key, and a minute or so longer. The same event is always let in, and workers count it once
+//! as workers know the key, and 20 to 60 seconds longer. The same event is always let in, and workers count it once
 //! within their time.
 //!
 //! *The edge.* Workers forget a key by log time, and a claim expires by the clock of the server that keeps it. A claim
@@ -39,7 +39,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 const ROOM: &str = "idempotency-key";
 
 /// The version of a stored claim.
-const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 
 /// An idempotency key, and the digest of the event that came with it.
 #[derive(Clone, Copy, Debug)]

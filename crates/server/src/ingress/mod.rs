@@ -33,6 +33,7 @@ pub use batch::Batch;
 pub use bulk::{BulkFailure, BulkOutcome, BulkSender};
 pub use demand::OverloadDemand;
 use keys::IdempotencyKeys;
+pub(crate) use keys::VERSION as KEYS_VERSION;
 pub use keys::{ClaimError, Keyed};
 use lag::{Followed, LagFollower};
 use metrics::IngressCounts;

@@ -314,6 +314,23 @@ async fn what_the_gate_refuses_or_delays_counts_as_demand() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_claim_that_a_repeat_leaves_as_it_is_outlives_what_workers_know_of_the_repeat() {
+    let bed = bed(Failing::default());
+    bed.keyed("a", b"one").await.unwrap();
+    bed.pass(Duration::from_secs(29)).await;
+    bed.keyed("a", b"one").await.unwrap();
+    bed.pass(KEYS_FOR + Duration::from_secs(20)).await;
+    assert_eq!(bed.keyed("a", b"two").await, Err(ClaimError::Reused.into()));
+    bed.pass(Duration::from_secs(12)).await;
+    bed.keyed("a", b"two").await.unwrap();
+    // A later repeat renews it.
+    bed.pass(Duration::from_secs(31)).await;
+    bed.keyed("a", b"two").await.unwrap();
+    bed.pass(KEYS_FOR + Duration::from_secs(55)).await;
+    assert_eq!(bed.keyed("a", b"one").await, Err(ClaimError::Reused.into()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_post_behind_a_log_that_stands_still_hears_at_its_deadline_that_it_is_not_stored() {
     let bed = bed(Failing::default());
     *bed.log.stands_still.lock() = true;

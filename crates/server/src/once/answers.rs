@@ -6,7 +6,7 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use consort_once::{Answer, Generation, OnceKey};
@@ -14,11 +14,12 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde_json::json;
 
 use super::asked::Asked;
-use super::refusals::{self, bad_request};
+use super::refusals;
 use super::reply::{self, reply};
 use super::upstream::Question;
 use super::{PREFIX, Room, Spaces, parameters, purge};
 use crate::problem::Problem;
+use crate::problems;
 
 /// The path that purges, for POST.
 const PURGE: &str = "purge";
@@ -127,7 +128,7 @@ fn generation(given: &HeaderValue) -> Result<Generation, Problem> {
     let text = String::from_utf8_lossy(given.as_bytes());
     text.parse().map_err(|error| {
         let detail = format!("'Consort-Generation' cannot be read: {error}");
-        bad_request("generation", detail)
+        Problem::new(problems::GENERATION, detail)
     })
 }
 
@@ -135,16 +136,16 @@ fn generation(given: &HeaderValue) -> Result<Generation, Problem> {
 async fn read(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
     if !is_json(headers) {
         let detail = "parameters are taken as application/json";
-        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content-type", detail));
+        return Err(Problem::new(problems::CONTENT_TYPE, detail));
     }
     let collected = Limited::new(body, parameters::LARGEST).collect().await;
     collected.map(|body| body.to_bytes()).map_err(|error| match error.is::<LengthLimitError>() {
         true => {
             let most = parameters::LARGEST;
             let detail = format!("the parameters have more than {most} bytes; send fewer");
-            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "parameters-too-large", detail).closing()
+            Problem::new(problems::PARAMETERS_TOO_LARGE, detail).closing()
         }
-        false => bad_request("body", "the request body ended before its end").closing(),
+        false => Problem::new(problems::BODY, "the request body ended before its end").closing(),
     })
 }
 
@@ -160,7 +161,7 @@ fn is_json(headers: &HeaderMap) -> bool {
 fn canonical(body: &[u8]) -> Result<String, Problem> {
     parameters::canonical(body).map_err(|reason| {
         let detail = format!("the body must be a JSON object of parameters: {reason}");
-        bad_request("parameters", detail)
+        Problem::new(problems::PARAMETERS, detail)
     })
 }
 

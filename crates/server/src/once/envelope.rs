@@ -6,7 +6,7 @@
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use bytes::{BufMut as _, Bytes, BytesMut};
 
-const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 
 /// Nobody may keep the answer, those who asked for it included.
 const NO_STORE: u8 = 1;

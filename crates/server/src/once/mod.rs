@@ -30,6 +30,7 @@ use consort_once::{Once, OnceKey, Terms};
 use crate::metrics::Metrics;
 use crate::problem::Problem;
 use asked::Asked;
+pub(crate) use envelope::VERSION as ENVELOPE_VERSION;
 use metrics::Counts;
 pub use space::{CONNECT_TIMEOUT, HEADERS_MOST, Space, TIMEOUT, passable};
 pub use template::Template;

@@ -11,9 +11,10 @@ use serde_json::value::RawValue;
 
 use super::answers::purged;
 use super::asked::Asked;
-use super::refusals::{self, bad_request};
+use super::refusals;
 use super::{Room, Spaces, parameters};
 use crate::problem::Problem;
+use crate::problems;
 
 const WANTED: &str = "the body must be {\"key\": \"path?query\"}, with \"body\" and \"headers\" where the answer \
                       was asked for with them, or {\"tag\": \"…\"}";
@@ -40,7 +41,7 @@ pub(super) async fn by_body(
     body: Bytes,
 ) -> Result<Response, Problem> {
     let purge: Purge<'_> = serde_json::from_slice(&body)
-        .map_err(|error| bad_request("purge", format!("{WANTED}: {error}")))?;
+        .map_err(|error| Problem::new(problems::PURGE, format!("{WANTED}: {error}")))?;
     match purge {
         Purge { key: None, body: None, headers, tag: Some(tag) }
             if headers.is_empty() && !tag.is_empty() =>
@@ -52,7 +53,7 @@ pub(super) async fn by_body(
             let key = key_of(room, &key, body, headers)?;
             by_key(spaces, room, &key).await
         }
-        _ => Err(bad_request("purge", WANTED)),
+        _ => Err(Problem::new(problems::PURGE, WANTED)),
     }
 }
 
@@ -81,12 +82,13 @@ fn key_of(
     let path = path.strip_prefix('/').unwrap_or(path);
     let asked = Asked::of(path, query).map_err(|reason| refusals::unaskable(&reason))?;
     let body = body.map(|body| parameters::canonical(body.get().as_bytes())).transpose();
-    let body =
-        body.map_err(|reason| bad_request("purge", format!("{WANTED}: the body: {reason}")))?;
+    let body = body
+        .map_err(|reason| Problem::new(problems::PURGE, format!("{WANTED}: the body: {reason}")))?;
     let mut given = HeaderMap::new();
     for (name, value) in headers {
-        let wrong =
-            || bad_request("purge", format!("{WANTED}: the header '{name}' cannot be sent"));
+        let wrong = || {
+            Problem::new(problems::PURGE, format!("{WANTED}: the header '{name}' cannot be sent"))
+        };
         let value = HeaderValue::try_from(value).map_err(|_| wrong())?;
         given.insert(HeaderName::try_from(&name).map_err(|_| wrong())?, value);
     }

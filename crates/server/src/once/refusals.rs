@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use axum::http::StatusCode;
 use consort_once::{Failure, FailureKind, OnceError};
 
 use super::asked::Unaskable;
@@ -10,16 +9,13 @@ use super::element::Missing;
 use super::space::Space;
 use super::template::Misfit;
 use crate::problem::Problem;
+use crate::problems;
 
 /// When one who found no room, or no store, should come again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// How much of a name that does not exist is repeated.
 const NAME_SHOWN: usize = 100;
-
-pub(super) fn bad_request(kind: &'static str, detail: impl Into<String>) -> Problem {
-    Problem::new(StatusCode::BAD_REQUEST, kind, detail)
-}
 
 /// There is no space of this name, but those that are `known`.
 pub(super) fn no_such_space<'a>(known: impl Iterator<Item = &'a str>, name: &str) -> Problem {
@@ -29,44 +25,43 @@ pub(super) fn no_such_space<'a>(known: impl Iterator<Item = &'a str>, name: &str
         true => format!("there is no [once.{shown}]: this node's config declares none"),
         false => format!("there is no [once.{shown}]; there are {}", known.join(", ")),
     };
-    Problem::new(StatusCode::NOT_FOUND, "no-such-once", detail)
+    Problem::new(problems::NO_SUCH_ONCE, detail)
 }
 
 pub(super) fn unaskable(reason: &Unaskable) -> Problem {
     let kind = match reason {
-        Unaskable::Position(_) | Unaskable::Positions => "position",
-        Unaskable::TooLong(_) => {
-            return Problem::new(StatusCode::URI_TOO_LONG, "key-too-long", reason.to_string());
-        }
-        _ => "path",
+        Unaskable::Position(_) | Unaskable::Positions => problems::POSITION,
+        Unaskable::TooLong(_) => problems::KEY_TOO_LONG,
+        _ => problems::PATH,
     };
-    bad_request(kind, reason.to_string())
+    Problem::new(kind, reason.to_string())
 }
 
 pub(super) fn misfit(space: &Space, misfit: Misfit) -> Problem {
-    let (what, place) = match misfit {
-        Misfit::Path => ("path", "{path}"),
-        Misfit::Query => ("query", "{query}"),
+    let (kind, place) = match misfit {
+        Misfit::Path => (problems::PATH, "{path}"),
+        Misfit::Query => (problems::QUERY, "{query}"),
     };
+    let part = kind.name;
     let name = &space.name;
     let detail = format!(
-        "'{name}' takes no {what}: the upstream's address has no {place}; ask without it, or add {place} to \
+        "'{name}' takes no {part}: the upstream's address has no {place}; ask without it, or add {place} to \
          'upstream' in [once.{name}]"
     );
-    bad_request(what, detail)
+    Problem::new(kind, detail)
 }
 
 pub(super) fn missing(missing: &Missing, position: usize) -> Problem {
     match missing {
-        Missing::NotAnArray => bad_request(
-            "not-an-array",
+        Missing::NotAnArray => Problem::new(
+            problems::NOT_AN_ARRAY,
             "'position' picks an element of a JSON array, and the answer is none; ask without it for the whole",
         ),
         Missing::Beyond(length) => {
             let detail = format!(
                 "there is no position {position}: the array has {length} elements, numbered from 0"
             );
-            Problem::new(StatusCode::NOT_FOUND, "beyond-the-end", detail)
+            Problem::new(problems::BEYOND_THE_END, detail)
         }
     }
 }
@@ -81,62 +76,53 @@ pub(super) fn unanswered(space: &Space, error: OnceError) -> Problem {
                 "no answer within {:?} ('wait' in [once.{}]); the computation goes on: ask again",
                 space.terms.wait, space.name
             );
-            let late = Problem::new(StatusCode::GATEWAY_TIMEOUT, "deadline", detail);
+            let late = Problem::new(problems::DEADLINE, detail);
             late.retry_after(RETRY_AFTER)
         }
         OnceError::Crowded => {
             let detail = "too many requests wait on this node already ('waiters' and 'waiters_per_key' in [once]); \
                           ask another node, or again later";
-            unavailable("too-many-waiters", detail).retry_after(RETRY_AFTER)
+            Problem::new(problems::TOO_MANY_WAITERS, detail).retry_after(RETRY_AFTER)
         }
         OnceError::Gone => {
             let detail = "that generation is not there any more; ask without 'Consort-Generation' for the one there is";
-            Problem::new(StatusCode::PRECONDITION_FAILED, "generation-gone", detail)
+            Problem::new(problems::GENERATION_GONE, detail)
         }
         OnceError::Unavailable { reason, retryable: true } => {
             let detail =
                 format!("the store cannot be asked: {reason}; nothing was kept, ask again");
-            unavailable("store-failed", detail).retry_after(RETRY_AFTER)
+            Problem::new(problems::STORE_FAILED, detail).retry_after(RETRY_AFTER)
         }
         OnceError::Unavailable { reason, retryable: false } => {
             let detail = format!("the store refused: {reason}; see the node's log");
-            unavailable("store-failed", detail)
+            Problem::new(problems::STORE_FAILED, detail)
         }
     }
 }
 
 fn failed(space: &Space, failure: &Failure) -> Problem {
     let name = &space.name;
-    let (status, kind, advice) = match failure.kind {
+    let (kind, advice) = match failure.kind {
         FailureKind::TimedOut => (
-            StatusCode::GATEWAY_TIMEOUT,
-            "upstream-timeout",
+            problems::UPSTREAM_TIMEOUT,
             format!("; ask again, or raise 'timeout' in [once.{name}]"),
         ),
         FailureKind::Unreachable => (
-            StatusCode::BAD_GATEWAY,
-            "upstream-unreachable",
+            problems::UPSTREAM_UNREACHABLE,
             format!("; see that it runs, or mend 'upstream' in [once.{name}]"),
         ),
-        FailureKind::Refused(_) => (StatusCode::BAD_GATEWAY, "upstream-refused", String::new()),
+        FailureKind::Refused(_) => (problems::UPSTREAM_REFUSED, String::new()),
         FailureKind::TooLarge => (
-            StatusCode::BAD_GATEWAY,
-            "upstream-too-large",
+            problems::UPSTREAM_TOO_LARGE,
             format!("; raise 'max_value' in [once.{name}], or ask for less"),
         ),
-        FailureKind::Malformed => (StatusCode::BAD_GATEWAY, "upstream-malformed", String::new()),
-        FailureKind::Panicked => (
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "defect",
-            "; this is a defect of Consort, please report it".to_owned(),
-        ),
-        FailureKind::Other => (StatusCode::BAD_GATEWAY, "upstream-failed", String::new()),
+        FailureKind::Malformed => (problems::UPSTREAM_MALFORMED, String::new()),
+        FailureKind::Panicked => {
+            (problems::DEFECT, "; this is a defect of Consort, please report it".to_owned())
+        }
+        FailureKind::Other => (problems::UPSTREAM_FAILED, String::new()),
     };
-    Problem::new(status, kind, format!("{}{advice}", failure.reason))
-}
-
-fn unavailable(kind: &'static str, detail: impl Into<String>) -> Problem {
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, kind, detail)
+    Problem::new(kind, format!("{}{advice}", failure.reason))
 }
 
 #[cfg(test)]

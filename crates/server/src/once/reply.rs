@@ -14,6 +14,7 @@ use super::element::element;
 use super::envelope::Envelope;
 use super::refusals;
 use crate::problem::Problem;
+use crate::problems;
 
 /// Which computation made the answer; in a request, the one that is insisted on.
 pub(super) const GENERATION: HeaderName = HeaderName::from_static("consort-generation");
@@ -36,8 +37,7 @@ pub(super) fn reply(
 ) -> Result<Response, Problem> {
     let envelope = Envelope::unpack(&answer.value).map_err(|unreadable| {
         Problem::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "unreadable-answer",
+            problems::UNREADABLE_ANSWER,
             format!("{unreadable}; purge it with DELETE, or use one version on all nodes"),
         )
     })?;

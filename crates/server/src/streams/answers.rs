@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use crate::gate::Refused;
 use crate::ingress::{BulkFailure, BulkOutcome, ClaimError, IngressError};
-use crate::problem::Problem;
+use crate::problem::{Problem, shortened};
+use crate::problems::{self, ProblemKind};
 
 /// Where an answer says what a query can wait for.
 pub(crate) const POSITION: HeaderName = HeaderName::from_static("consort-position");
@@ -50,21 +51,18 @@ pub(super) fn failed(error: IngressError) -> Problem {
 
 /// The gate did not let the request in.
 fn overloaded(refused: Refused) -> Problem {
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", refused.to_string())
-        .retry_after(refused.retry_after)
+    Problem::new(problems::OVERLOADED, refused.to_string()).retry_after(refused.retry_after)
 }
 
 /// The event's key belongs to another event, or may belong to this one now.
 fn key_not_claimed(error: &ClaimError) -> Problem {
     match error {
         ClaimError::Reused => Problem::new(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            "key-reused",
+            problems::KEY_REUSED,
             format!("{error}; this event was not stored: send it with a key of its own"),
         ),
         ClaimError::Unsettled(_) => Problem::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "not-stored",
+            problems::NOT_STORED,
             format!(
                 "the event was not stored: {error}; send it again with the same 'Idempotency-Key'"
             ),
@@ -77,11 +75,10 @@ fn key_not_claimed(error: &ClaimError) -> Problem {
 fn not_appended(error: &SubmitError) -> Problem {
     match error {
         SubmitError::Refused(refusal) => {
-            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "event-too-large", refusal.to_string())
+            Problem::new(problems::EVENT_TOO_LARGE, refusal.to_string())
         }
         SubmitError::Unknown(fault) => Problem::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "outcome-unknown",
+            problems::OUTCOME_UNKNOWN,
             format!(
                 "it is not known whether the event was stored: {fault}; sent again with the same \
                  'Idempotency-Key' or id it counts once"
@@ -89,8 +86,7 @@ fn not_appended(error: &SubmitError) -> Problem {
         )
         .retry_after(RETRY_AFTER),
         SubmitError::NotStored(reason) => Problem::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "not-stored",
+            problems::NOT_STORED,
             format!("the event was not stored: {}; send it again", told(reason)),
         )
         .retry_after(RETRY_AFTER),
@@ -133,7 +129,7 @@ struct Answer<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
     position: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    r#type: Option<&'static str>,
+    r#type: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     title: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -183,7 +179,7 @@ impl Bulk {
     pub(super) fn reject(&mut self, reason: impl FnOnce() -> String) {
         self.rejected += 1;
         if self.lists_more() {
-            self.listed.push((self.seen, shortened(reason())));
+            self.listed.push((self.seen, shortened(reason(), REASON_MOST)));
         }
     }
 
@@ -215,11 +211,11 @@ impl Bulk {
             Some(problem) => {
                 let detail =
                     format!("{} of the events were stored; then: {}", accepted, problem.detail());
-                (problem.status(), Some("urn:consort:problem:not-all-stored"), Some(detail))
+                (problem.status(), Some(problems::NOT_ALL_STORED), Some(detail))
             }
             None if accepted == 0 && self.rejected > 0 => {
                 let detail = format!("none of the {}s is a valid event", self.unit);
-                (StatusCode::BAD_REQUEST, Some("urn:consort:problem:invalid-event"), Some(detail))
+                (StatusCode::BAD_REQUEST, Some(problems::INVALID_EVENT), Some(detail))
             }
             None => (StatusCode::CREATED, None, None),
         };
@@ -230,7 +226,7 @@ impl Bulk {
             rejected: self.rejected,
             rejections: self.listed.iter().map(rejection).collect(),
             position: &position,
-            r#type: kind,
+            r#type: kind.map(ProblemKind::urn),
             title: kind.and(status.canonical_reason()),
             status: kind.map(|_| status.as_u16()),
             detail,
@@ -249,16 +245,6 @@ impl Bulk {
         }
         response
     }
-}
-
-fn shortened(mut reason: String) -> String {
-    if reason.len() > REASON_MOST {
-        reason.truncate(reason.floor_char_boundary(REASON_MOST));
-        reason.push('…');
-        // What was cut off is not kept.
-        reason.shrink_to_fit();
-    }
-    reason
 }
 
 #[cfg(test)]

@@ -2,15 +2,21 @@
 
 use std::io::Write as _;
 
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, header};
 use bytes::{Buf as _, Bytes};
+use consort_kernel::budget::STEP_COST;
 use flate2::write::MultiGzDecoder;
 
 use crate::problem::Problem;
+use crate::problems;
 
 /// How much of a compressed body is inflated at once. Deflate makes at most 1,032 bytes of one, so a step is at
 /// most 1 MiB large, and gone before the next.
 const STEP_BYTES: usize = 1024;
+
+/// What a step costs beside the bytes that come out of it. It may hold fifty members of a few bytes or none, and to
+/// begin a member costs some microseconds.
+const STEP_PRICE: usize = STEP_COST / 8;
 
 /// How much a compressed body may become: thirty-two of the largest bodies that are kept whole by default. A client
 /// pays for each byte of a plain body, so that one may be of any length; for an inflated byte it pays as little as a
@@ -37,7 +43,7 @@ impl Coding {
             Ok(Coding::Identity)
         } else {
             let detail = "the 'Content-Encoding' of lines is gzip, or none";
-            Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content-encoding", detail))
+            Err(Problem::new(problems::CONTENT_ENCODING, detail))
         }
     }
 }
@@ -64,7 +70,12 @@ impl Inflate {
         self.piece = piece;
     }
 
-    /// The next step of what was fed.
+    /// What a step costs beside its bytes.
+    pub(super) fn step_price(&self) -> usize {
+        if self.decoder.is_some() { STEP_PRICE } else { 0 }
+    }
+
+    /// The next step of what was fed. It is empty where compressed bytes became nothing.
     pub(super) fn next(&mut self) -> Result<Option<Bytes>, Problem> {
         if self.piece.is_empty() {
             return Ok(None);
@@ -72,19 +83,14 @@ impl Inflate {
         let Some(decoder) = &mut self.decoder else {
             return Ok(Some(std::mem::take(&mut self.piece)));
         };
-        while !self.piece.is_empty() {
-            let step = &self.piece[..self.piece.len().min(STEP_BYTES)];
-            let taken = decoder.write(step).map_err(|_| not_gzip())?;
-            if taken == 0 {
-                return Err(not_gzip());
-            }
-            self.piece.advance(taken);
-            let inflated = std::mem::take(decoder.get_mut());
-            if !inflated.is_empty() {
-                return counted(&mut self.left, inflated).map(Some);
-            }
+        let step = &self.piece[..self.piece.len().min(STEP_BYTES)];
+        let taken = decoder.write(step).map_err(|_| not_gzip())?;
+        if taken == 0 {
+            return Err(not_gzip());
         }
-        Ok(None)
+        self.piece.advance(taken);
+        let inflated = std::mem::take(decoder.get_mut());
+        counted(&mut self.left, inflated).map(Some)
     }
 
     /// What is left when the body has ended, which must be where the compressed data does.
@@ -110,17 +116,19 @@ fn too_much() -> Problem {
         "the compressed body has more than {INFLATED_MOST} bytes of lines; send it in smaller parts, or not \
          compressed"
     );
-    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "inflated-too-large", detail).closing()
+    Problem::new(problems::INFLATED_TOO_LARGE, detail).closing()
 }
 
 fn not_gzip() -> Problem {
     let detail = "the body is not what its 'Content-Encoding: gzip' says, or it is cut off; what could be read \
                   of it was taken";
-    Problem::new(StatusCode::BAD_REQUEST, "content-encoding", detail).closing()
+    Problem::new(problems::BROKEN_ENCODING, detail).closing()
 }
 
 #[cfg(test)]
 mod tests {
+    use axum::http::StatusCode;
+
     use super::*;
     use flate2::Compression;
     use flate2::write::GzEncoder;

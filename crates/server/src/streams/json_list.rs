@@ -3,7 +3,6 @@
 //!
 //! A list that is not JSON is refused whole. So it is read twice: first to its end, and then for its events.
 
-use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use consort_kernel::Budget;
@@ -16,6 +15,7 @@ use super::answers::Bulk;
 use super::bulk::Intake;
 use crate::memory::BodyShare;
 use crate::problem::Problem;
+use crate::problems;
 
 /// The most blanks between two items that are read without a yield.
 const BLANKS_MOST: usize = 64 * 1024;
@@ -31,7 +31,7 @@ pub(super) async fn list(
     check(body, &mut budget).await.map_err(|error| {
         entrance.ingress.metrics().rejected.inc();
         let detail = format!("the list of events is not JSON: {error}");
-        Problem::new(StatusCode::BAD_REQUEST, "invalid-event", detail)
+        Problem::new(problems::INVALID_EVENT, detail)
     })?;
     let mut intake = Intake::new(entrance);
     let mut bulk = Bulk::new("event");

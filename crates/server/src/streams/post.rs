@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::rejection::{PathRejection, RawPathParamsRejection};
 use axum::extract::{Path, RawPathParams, Request, State};
-use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
@@ -21,6 +20,7 @@ use crate::express::Said;
 use crate::ingress::{Keyed, POST_WITHIN};
 use crate::memory::BodyShare;
 use crate::problem::Problem;
+use crate::problems;
 use crate::views::path_fields;
 
 /// The longest `Idempotency-Key`.
@@ -102,8 +102,7 @@ pub(super) async fn to_lines(
 ) -> Result<Response, Problem> {
     Key::of(&Said::by(request.headers())).refuse()?;
     let precision = influx::precision(request.uri().query().unwrap_or_default());
-    let precision =
-        precision.map_err(|reason| Problem::new(StatusCode::BAD_REQUEST, "precision", reason))?;
+    let precision = precision.map_err(|reason| Problem::new(problems::PRECISION, reason))?;
     let (head, body) = request.into_parts();
     let (bulk, appended) = reader::points(&entrance, &head, body, precision).await?;
     Ok(bulk.answer(appended))
@@ -260,7 +259,7 @@ impl Key {
             Key::Malformed => {
                 let detail =
                     format!("'Idempotency-Key' must be 1 to {KEY_MOST} visible ASCII characters");
-                Err(Problem::new(StatusCode::BAD_REQUEST, "idempotency-key", detail))
+                Err(Problem::new(problems::IDEMPOTENCY_KEY, detail))
             }
         }
     }
@@ -272,7 +271,7 @@ impl Key {
         }
         let detail = "'Idempotency-Key' goes with a single event; for several, name a field that holds each \
                       event's id as the stream's 'id'";
-        Err(Problem::new(StatusCode::BAD_REQUEST, "idempotency-key", detail))
+        Err(Problem::new(problems::IDEMPOTENCY_KEY, detail))
     }
 }
 
@@ -284,17 +283,17 @@ pub(crate) fn no_such_stream<'a>(known: impl Iterator<Item = &'a str>, name: &st
         true => format!("there is no stream '{shown}': this node's config declares none"),
         false => format!("there is no stream '{shown}'; there are {}", known.join(", ")),
     };
-    Problem::new(StatusCode::NOT_FOUND, "no-such-stream", detail)
+    Problem::new(problems::NO_SUCH_STREAM, detail)
 }
 
 fn not_taken(detail: impl Into<String>) -> Problem {
-    Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content-type", detail)
+    Problem::new(problems::CONTENT_TYPE, detail)
 }
 
 fn invalid(rejection: &Rejection) -> Problem {
-    Problem::new(StatusCode::BAD_REQUEST, "invalid-event", rejection.to_string())
+    Problem::new(problems::INVALID_EVENT, rejection.to_string())
 }
 
 pub(crate) fn unreadable() -> Problem {
-    Problem::new(StatusCode::BAD_REQUEST, "body", "the request body ended before its end").closing()
+    Problem::new(problems::BODY, "the request body ended before its end").closing()
 }

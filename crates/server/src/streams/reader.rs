@@ -165,7 +165,10 @@ impl<S: Split, T: FnMut(&[u8]) -> Result<Option<Event>, Rejection>> Reader<'_, S
         while !self.intake.has_failed()
             && let Some(piece) = inflate.next()?
         {
-            self.piece(piece).await;
+            self.budget.spend(inflate.step_price()).await;
+            if !piece.is_empty() {
+                self.piece(piece).await;
+            }
         }
         Ok(())
     }

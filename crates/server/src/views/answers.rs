@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::rejection::{PathRejection, RawPathParamsRejection};
 use axum::extract::{Path, RawPathParams, RawQuery, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use consort_cluster::Lag;
 use consort_kernel::{Budget, QueryError, ReadError};
@@ -15,6 +15,7 @@ use serde_json::json;
 
 use super::{AFTER_WITHIN, Views, path_fields};
 use crate::problem::Problem;
+use crate::problems::{self, ProblemKind};
 use crate::streams::no_such_stream;
 
 /// What a query waits for.
@@ -120,7 +121,7 @@ pub(super) async fn late(
     let view = views.view(name)?;
     if view.windows.is_none() {
         let detail = format!("the view '{}' has no windows, so nothing is late for it", view.name);
-        return Err(Problem::new(StatusCode::NOT_FOUND, "no-windows", detail));
+        return Err(Problem::new(problems::NO_WINDOWS, detail));
     }
     views.wait_for(&headers).await?;
     let lines = consort_views::rejects::newest_late(&*views.0.store, &view, REJECTS_SHOWN).await;
@@ -153,7 +154,7 @@ impl Views {
                 true => format!("there is no view '{shown}': this node's config declares none"),
                 false => format!("there is no view '{shown}'; there are {}", known.join(", ")),
             };
-            Problem::new(StatusCode::NOT_FOUND, "no-such-view", detail)
+            Problem::new(problems::NO_SUCH_VIEW, detail)
         })
     }
 
@@ -188,7 +189,7 @@ impl Views {
     /// Waits until what the client wrote before is applied, if it asks for that.
     async fn wait_for(&self, headers: &HeaderMap) -> Result<(), Problem> {
         let Some(given) = headers.get(AFTER) else { return Ok(()) };
-        let bad = |detail: String| Problem::new(StatusCode::BAD_REQUEST, "position", detail);
+        let bad = |detail: String| Problem::new(problems::POSITION, detail);
         let given = given.to_str().map_err(|_| bad("'Consort-After' is not ASCII text".into()))?;
         let position: Position =
             given.parse().map_err(|error| bad(format!("'Consort-After': {error}")))?;
@@ -209,11 +210,11 @@ impl Views {
                 let detail = format!(
                     "the views have not come as far as the position within {AFTER_WITHIN:?}; ask again"
                 );
-                Err(not_now("not-reached", detail))
+                Err(not_now(problems::NOT_REACHED, detail))
             }
             Err(error) => {
                 let detail = format!("the position could not be looked for: {error}; ask again");
-                Err(not_now("store-failed", detail))
+                Err(not_now(problems::STORE_FAILED, detail))
             }
         }
     }
@@ -276,18 +277,18 @@ fn wants_csv(headers: &HeaderMap) -> bool {
 }
 
 fn refused(refusal: &QueryRefusal) -> Problem {
-    Problem::new(StatusCode::BAD_REQUEST, "invalid-query", refusal.to_string())
+    Problem::new(problems::INVALID_QUERY, refusal.to_string())
 }
 
 fn list_failed(error: &ReadError) -> Problem {
-    not_now("store-failed", format!("the list could not be read: {error}; ask again"))
+    not_now(problems::STORE_FAILED, format!("the list could not be read: {error}; ask again"))
 }
 
 fn store_failed(error: &QueryError) -> Problem {
-    not_now("store-failed", format!("the view could not be read: {error}; ask again"))
+    not_now(problems::STORE_FAILED, format!("the view could not be read: {error}; ask again"))
 }
 
 /// What may be answered a moment later.
-fn not_now(kind: &'static str, detail: String) -> Problem {
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, kind, detail).retry_after(RETRY_AFTER)
+fn not_now(kind: &'static ProblemKind, detail: String) -> Problem {
+    Problem::new(kind, detail).retry_after(RETRY_AFTER)
 }

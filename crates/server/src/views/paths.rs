@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use axum::extract::RawPathParams;
 use axum::extract::rejection::RawPathParamsRejection;
-use axum::http::StatusCode;
 use consort_views::Route;
 
 use crate::problem::Problem;
+use crate::problems;
 
 /// Paths by their shape. The router knows one path of each shape: two routes that name their fields
 /// differently share it, and take the fields by their order.
@@ -37,7 +37,7 @@ pub(crate) fn path_fields(
 ) -> Result<RawPathParams, Problem> {
     given.map_err(|rejection| {
         let detail = format!("the path cannot be read: {rejection}");
-        Problem::new(StatusCode::BAD_REQUEST, "path", detail)
+        Problem::new(problems::PATH, detail)
     })
 }
 

@@ -10,7 +10,7 @@ mod authority;
 mod origin;
 
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 use axum::response::Response;
 
 pub use self::authority::{BadHostName, HostName};
@@ -18,6 +18,7 @@ pub use self::origin::{BadOrigin, Origin};
 
 use self::authority::Authority;
 use crate::problem::Problem;
+use crate::problems;
 
 pub(crate) const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -158,8 +159,7 @@ fn host(request: &Parts) -> Result<Option<Authority<'_>>, Problem> {
 
 fn bad_host(detail: &str) -> Problem {
     Problem::new(
-        StatusCode::BAD_REQUEST,
-        "bad-host",
+        problems::BAD_HOST,
         format!("{detail}; send 'Host: HOST:PORT' once, with the node's address"),
     )
     .closing()
@@ -170,7 +170,7 @@ fn misdirected(host: &str) -> Problem {
         "this node is not known as '{}'; use its address, or add that name to 'hosts' in [http]",
         shown(host)
     );
-    Problem::new(StatusCode::MISDIRECTED_REQUEST, "misdirected", detail)
+    Problem::new(problems::MISDIRECTED, detail)
 }
 
 /// What a page of a foreign origin is told: its developer sees it in the browser's console.
@@ -184,7 +184,7 @@ pub(crate) fn foreign(headers: &HeaderMap) -> Problem {
     let detail = format!(
         "{page} may not use this node; add its origin to 'origins' in [http], or send an access token"
     );
-    Problem::new(StatusCode::FORBIDDEN, "foreign-origin", detail)
+    Problem::new(problems::FOREIGN_ORIGIN, detail)
 }
 
 fn shown(text: &str) -> String {

@@ -259,6 +259,7 @@ async fn orders_need_a_json_body_so_that_no_form_can_send_them() {
     let drain = "/cluster/nodes/a/drain";
     let resolve = "/cluster/roles/worker:lost%2F0/resolve";
     let end = r#"{"from":"end"}"#;
+    let long: &str = &format!("{{\"{}\":1}}", "x".repeat(1024));
     for (path, content_type, body, status, kind) in [
         (drain, "", "", 415, "content-type"),
         (drain, "content-type: text/plain\r\n", "{}", 415, "content-type"),
@@ -266,6 +267,8 @@ async fn orders_need_a_json_body_so_that_no_form_can_send_them() {
         (drain, "content-type: multipart/form-data\r\n", "{}", 415, "content-type"),
         (drain, "content-type: application/json\r\n", "", 400, "bad-retirement"),
         (drain, "content-type: application/json\r\n", r#"{"now":true}"#, 400, "bad-retirement"),
+        (drain, "content-type: application/json\r\n", long, 413, "body-too-large"),
+        (resolve, "content-type: application/json\r\n", long, 413, "body-too-large"),
         (resolve, "", end, 415, "content-type"),
         (resolve, "content-type: text/plain\r\n", end, 415, "content-type"),
         ("/cluster/roles/worker:lost/0/resolve", "", end, 415, "content-type"),

@@ -129,6 +129,17 @@ async fn health_and_posts_are_answered_while_a_gzip_of_line_breaks_is_taken() {
 }
 
 #[tokio::test]
+async fn health_and_posts_are_answered_while_a_gzip_of_empty_or_tiny_members_is_taken() {
+    let server = on_one_thread().await;
+    for member in [&b""[..], b"\n"] {
+        let bomb = gzip(member).repeat(20_000);
+        let (answer, meanwhile) = attacked(&server, post("/write?db=lines", GZIP, &bomb)).await;
+        assert_eq!(answer.status, 204, "{}", answer.body);
+        assert!(meanwhile >= MEANWHILE, "{meanwhile}");
+    }
+}
+
+#[tokio::test]
 async fn health_and_posts_are_answered_while_lines_that_are_refused_are_taken() {
     let server = on_one_thread().await;
     let body = "x\n".repeat(100_000);

@@ -132,6 +132,19 @@ impl Page {
 }
 
 impl Row {
+    /// Bytes of the values that it shows.
+    pub(super) fn bytes(&self) -> usize {
+        let outcome = match &self.outcome {
+            Outcome::Value(value) => value.as_slice(),
+            Outcome::Members(members) => members,
+        };
+        let text = |value: &Value| match value {
+            Value::Text(text) => text.len(),
+            _ => 0,
+        };
+        self.group.iter().chain(outcome).map(|value| size_of::<Value>() + text(value)).sum()
+    }
+
     /// As one of several groups, with the comma before it.
     fn listed(&self, at: usize, view: &View) -> String {
         let mut text = String::from(if at > 0 { ",{" } else { "{" });

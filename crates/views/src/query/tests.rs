@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
-use consort_kernel::{Commit, ManualClock, Operation, Timestamp, memory, memory::MemoryStore};
+use consort_kernel::{
+    Commit, ManualClock, Moment, Operation, Timestamp, memory, memory::MemoryStore,
+};
 
+use super::windows::WINDOWS_MOST;
 use super::*;
 use crate::expression::Expression;
 use crate::schema::{Field, Schema, Unknown};
 use crate::stream::Stream;
 use crate::view::{Answer, GroupField, Shown};
+use crate::window::{Late, WindowState, Windows};
 
 fn view(aggregate: impl FnOnce(&dyn Fn(&str) -> Expression) -> Aggregate) -> Arc<View> {
     let fields = [("season", "text"), ("skier", "int"), ("lift", "int"), ("paid", "decimal(2)")];
@@ -162,6 +166,80 @@ async fn a_large_set_is_shown_in_pages_and_shortened_in_lists() {
         listed.rows[0].more
             && listed.json(&view).collect::<String>().contains("99],\"more\":true}")
     );
+}
+
+#[tokio::test]
+async fn a_page_of_large_sets_ends_early_and_says_how_to_go_on() {
+    const GROUPS: i64 = 3 * ROWS_AT_ONCE as i64;
+    let (store, view) = (store(), view(|e| Aggregate::Set(e("season"))));
+    for skier in 0..GROUPS {
+        let key = key(&view, "a", skier);
+        let text = |n: usize| Key::from([format!("{n:0>1000}").as_str()]).to_bytes();
+        let members = (0..MEMBERS_LISTED).map(text).collect();
+        commit(&store, &key, Operation::Insert { key: key.clone(), members }).await;
+    }
+    let all = [("season", "a"), ("limit", "1000")];
+    let first = Query::new(&view, all).unwrap().answer(&store).await.unwrap();
+    let bytes: usize = first.rows.iter().map(Row::bytes).sum();
+    assert!((PAGE_BYTES..2 * PAGE_BYTES).contains(&bytes), "{bytes}");
+    let next = first.next.as_deref().expect("there is more");
+    let query = Query::new(&view, all.into_iter().chain([("after", next)])).unwrap();
+    let second = query.answer(&store).await.unwrap();
+    assert_eq!(second.next, None);
+    let rows = first.rows.iter().chain(&second.rows);
+    let skiers: Vec<_> = rows.map(|row| row.group[1].clone()).collect();
+    assert_eq!(skiers, (0..GROUPS).map(Value::Int).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_page_looks_through_a_bounded_number_of_windows_and_the_next_goes_on() {
+    const WINDOWS: i64 = WINDOWS_MOST as i64 + 500;
+    const SECOND: i64 = 1_000_000_000;
+    let windows = Windows {
+        length: Duration::from_secs(1),
+        grace: Duration::ZERO,
+        keep: Duration::from_secs(3_600),
+        late: Late::Amend,
+    };
+    let view = View { windows: Some(windows), ..View::clone(&view(|_| Aggregate::Count)) };
+    let (store, view) = (store(), Arc::new(view));
+    let group = |number: i64, skier: i64| {
+        let groups = keys::window_groups(&view, Moment(number * SECOND));
+        keys::group(&groups, &[Value::Text("a".into()), Value::Int(skier)])
+    };
+    for number in 0..WINDOWS {
+        let key = keys::window(&view, Moment(number * SECOND));
+        let value = WindowState::opened(Timestamp(1)).encode();
+        commit(&store, &key, Operation::Put { key: key.clone(), value }).await;
+    }
+    // The last window of the first page has groups, and so has one of the second.
+    let kept = [(WINDOWS_MOST as i64 - 1, 1), (WINDOWS_MOST as i64 - 1, 2), (WINDOWS - 100, 1)];
+    for (number, skier) in kept {
+        let key = group(number, skier);
+        let add = Operation::Add { key: key.clone(), by: 1, on_overflow: None };
+        commit(&store, &key, add).await;
+    }
+    for (given, expected) in [
+        (&[("season", "a"), ("skier", "1")][..], &[1, 1][..]),
+        (&[("season", "a")][..], &[1, 2, 1][..]),
+        (&[("season", "a"), ("skier", "3")][..], &[][..]),
+        (&[][..], &[1, 2, 1][..]),
+    ] {
+        let (mut skiers, mut after, mut pages) = (Vec::new(), None::<String>, 0);
+        loop {
+            let cursor = after.as_deref().map(|after| ("after", after));
+            let parameters = given.iter().copied().chain(cursor);
+            let page = Query::new(&view, parameters).unwrap().answer(&store).await.unwrap();
+            skiers.extend(page.rows.iter().map(|row| row.group[1].clone()));
+            pages += 1;
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        let expected: Vec<_> = expected.iter().copied().map(Value::Int).collect();
+        assert_eq!((skiers, pages), (expected, 2), "{given:?}");
+    }
 }
 
 #[tokio::test]

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use consort_cluster::format;
-use consort_kernel::{Cell, Key, Kind, Moment, QueryError, Shard, Store, Value as Held};
+use consort_kernel::limits::PAGE_BYTES;
+use consort_kernel::{Budget, Cell, Key, Kind, Moment, QueryError, Shard, Store, Value as Held};
 
 use super::merge::Merge;
 use super::page::{InWindow, Page, Row};
@@ -13,6 +14,10 @@ use crate::hex::hex;
 use crate::keys;
 use crate::view::Aggregate;
 use crate::window::{WindowState, Windows};
+
+/// Windows that are looked through for one page. Few of many may have a group that is asked for, so without a bound an
+/// answer could take minutes.
+pub(super) const WINDOWS_MOST: usize = 1_000;
 
 /// Which windows are asked for: those that begin at `from` or later, and before `until`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -94,7 +99,7 @@ impl Query {
         let mut states = States { query: self, windows, store, known: BTreeMap::new() };
         if let (true, Some(moment)) = (self.is_single(), self.between.from) {
             let start = windows.start_of(moment);
-            let key = keys::group(&keys::window_groups(&self.view, start), &self.given);
+            let key = self.beginning_of(start);
             let shard = keys::shard(&key, store.shards());
             let window = states.of(start, shard).await?;
             let mut page = self.one_at(store, key).await?;
@@ -103,28 +108,37 @@ impl Query {
             }
             return Ok(page);
         }
-        let mut found = self.find(store, windows).await?;
-        let more = found.len() > self.limit;
+        let (mut found, stopped) = self.find(store, windows).await?;
+        let mut more = found.len() > self.limit;
         found.truncate(self.limit);
-        let next = found.last().filter(|_| more).map(|(key, _)| hex(key.as_bytes()));
-        let mut rows = Vec::with_capacity(found.len());
+        let (mut rows, mut bytes, mut last) = (Vec::with_capacity(found.len()), 0, None);
+        let mut budget = Budget::default();
         for (key, held) in found {
+            if bytes >= PAGE_BYTES {
+                more = true;
+                break;
+            }
+            last = Some(hex(key.as_bytes()));
             let (start, shard) = (keys::window_of(&key), keys::shard(&key, store.shards()));
             let Some(start) = start else { continue };
             if let Some(row) = self.row(store, key, held).await? {
                 let window = states.of(start, shard).await?;
+                bytes += row.bytes();
+                budget.spend(row.bytes()).await;
                 rows.push(Row { window: Some(window), ..row });
             }
         }
-        Ok(Page { single: false, rows, next })
+        let stopped = stopped.map(|at| hex(at.as_bytes()));
+        Ok(Page { single: false, rows, next: if more { last } else { stopped } })
     }
 
-    /// Groups from where the query goes on, one more than its limit.
+    /// Groups from where the query goes on, one more than its limit; and where it stopped, if there are more windows
+    /// than one page looks through.
     async fn find(
         &self,
         store: &dyn Store,
         windows: &Windows,
-    ) -> Result<Vec<(Key, Held)>, QueryError> {
+    ) -> Result<(Vec<(Key, Held)>, Option<Key>), QueryError> {
         let after = self.after.clone().map(Key::from_stored);
         let reached = after.as_ref().and_then(keys::window_of);
         let from = self.between.from.map(|moment| windows.start_of(moment)).max(reached);
@@ -133,21 +147,36 @@ impl Query {
         let before = before.map(|start| keys::window(&self.view, start));
         let prefix = keys::windows(&self.view);
         let mut all = Merge::new(store, Kind::Bytes, prefix, before, self.limit + 1);
-        let (mut found, mut last) = (Vec::new(), None);
+        let (mut found, mut last, mut looked) = (Vec::<(Key, Held)>::new(), None, 0);
+        let mut budget = Budget::default();
         while found.len() <= self.limit
             && let Some((key, _)) = all.next().await?
         {
             // Every shard has a state of its own.
             let start = keys::window_of_state(&key);
             let Some(start) = start.filter(|start| last != Some(*start)) else { continue };
-            last = Some(start);
             if self.between.until.is_some_and(|until| start >= until) {
                 break;
             }
+            if let Some(last) = last
+                && looked == WINDOWS_MOST
+            {
+                let found_last = found.last().map(|(key, _)| key.clone());
+                let stopped = found_last.max(Some(self.beginning_of(last)));
+                return Ok((found, stopped));
+            }
+            (last, looked) = (Some(start), looked + 1);
+            // A memory engine answers at once, and few of many windows may have what is asked for.
+            budget.spend(0).await;
             let after = after.as_ref().filter(|_| reached == Some(start));
             self.find_in(store, start, after, &mut found).await?;
         }
-        Ok(found)
+        Ok((found, None))
+    }
+
+    /// What the keys of those groups of a window begin with that are asked for.
+    pub(super) fn beginning_of(&self, start: Moment) -> Key {
+        keys::group(&keys::window_groups(&self.view, start), &self.given)
     }
 
     async fn find_in(
@@ -157,7 +186,7 @@ impl Query {
         after: Option<&Key>,
         found: &mut Vec<(Key, Held)>,
     ) -> Result<(), QueryError> {
-        let prefix = keys::group(&keys::window_groups(&self.view, start), &self.given);
+        let prefix = self.beginning_of(start);
         let kind = self.view.aggregate.cells();
         if self.given.len() == self.view.by.len() {
             let shard = keys::shard(&prefix, store.shards());
