@@ -1,5 +1,6 @@
 //! Benchmarks: `cargo xtask bench engines`, `cargo xtask bench cluster`, `cargo xtask bench lifts`, `cargo xtask
-//! bench events`, `cargo xtask bench once`, `cargo xtask bench overload`, `cargo xtask bench glue`.
+//! bench events`, `cargo xtask bench once`, `cargo xtask bench overload`, `cargo xtask bench glue`, `cargo xtask bench
+//! scaling`.
 //!
 //! Each figure of the engines and of the lift rides stands beside its limit or peer, measured in the same
 //! run and in turn with it, since the machine's own speed varies: what counts is the ratio. The cluster's
@@ -14,6 +15,7 @@ mod measure;
 mod once;
 mod overload;
 mod report;
+mod scaling;
 
 use std::net::SocketAddr;
 
@@ -65,6 +67,8 @@ enum Command {
     },
     /// A node that is sent bodies which cost much more to take than to send.
     Overload,
+    /// How `consort up` follows a load that steps up and down.
+    Scaling,
     /// The origin behind once, as a process of its own.
     #[command(hide = true)]
     ServeOrigin {
@@ -129,6 +133,10 @@ async fn main() -> Result<()> {
         Command::Overload => {
             let pace = if quick { overload::Pace::QUICK } else { overload::Pace::FULL };
             show(&overload::run(pace).await?, !quick)
+        }
+        Command::Scaling => {
+            let pace = if quick { scaling::Pace::QUICK } else { scaling::Pace::FULL };
+            show(&scaling::run(pace).await?, !quick)
         }
         Command::ServeOrigin { listen } => once::origin::serve(listen).await,
         Command::ServeBare { listen } => once::bare::serve(listen).await,

@@ -138,6 +138,7 @@ impl Leased {
             work_runtime: station.runtime.clone(),
             entropy: Arc::clone(&station.entropy),
             observer: Arc::new(Told(Arc::clone(&self.shared))),
+            load: Arc::new(consort_cluster::UnmeasuredLoad),
         };
         let (node, shared) = (station.node, Arc::clone(&self.shared));
         station.runtime.spawn("member", belong(node, shared, options));

@@ -24,6 +24,7 @@ pub mod late;
 pub mod lifts;
 pub mod once;
 pub mod record;
+pub mod scaling;
 pub mod seed;
 pub mod tally;
 pub mod work;

@@ -34,7 +34,7 @@ enum Command {
     /// Measures, beside peers and limits in the same run: a table, a plot and a JSON file in bench/.
     Bench {
         /// What to measure.
-        #[arg(value_parser = ["engines", "cluster", "lifts", "events", "once", "overload", "glue"], default_value = "engines")]
+        #[arg(value_parser = ["engines", "cluster", "lifts", "events", "once", "overload", "glue", "scaling"], default_value = "engines")]
         what: String,
         /// A short run to see that it works: its figures mean nothing.
         #[arg(long)]
@@ -80,7 +80,12 @@ fn main() -> Result<()> {
             }
             // Consort is measured as the program that users start. Both in one go: built one after the other
             // they want their dependencies with other features, and each build throws away the other's.
-            let both = ["build", "--release", "--package", "consort", "--package", "consort-bench"];
+            let mut both =
+                vec!["build", "--release", "--package", "consort", "--package", "consort-bench"];
+            if what == "scaling" {
+                // The program whose nodes take a fixed time for each record.
+                both.extend(["--package", "consort-tests"]);
+            }
             shell::run(&mut cargo(&both))?;
             let mut bench = process::Command::new(released("consort-bench")?);
             bench.arg(&what);

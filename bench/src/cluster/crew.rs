@@ -145,6 +145,7 @@ impl Crew {
             runtime,
             entropy: Arc::new(SystemEntropy),
             observer: Arc::clone(&self.witness) as _,
+            load: Arc::new(consort_cluster::UnmeasuredLoad),
         };
         self.want(Some(&id));
         let node = ClusterNode::join(options).await?;

@@ -12,8 +12,9 @@ pub struct Cluster {
     /// Nodes and roles.
     #[serde(flatten)]
     pub status: ClusterStatus,
-    /// How many nodes the cluster wants to be.
-    pub wanted: u64,
+    /// How many nodes the cluster wants; absent while no scaler decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wanted: Option<u64>,
 }
 
 /// Where a role that stopped for a loss is to go on.
@@ -100,7 +101,7 @@ mod tests {
             "pause":{"cause":"taken_over","millis":12},"refusals":[{"node":"b","reason":"r","until":9}]}],
             "unreadable":[],"wanted":2}"#;
         let cluster: Cluster = serde_json::from_str(text).unwrap();
-        assert_eq!((cluster.wanted, cluster.status.now), (2, 5));
+        assert_eq!((cluster.wanted, cluster.status.now), (Some(2), 5));
         assert_eq!(cluster.status.nodes[0].id, "a");
         assert_eq!(cluster.status.roles[0].role.to_string(), "worker:s/0");
         let again = serde_json::to_string(&cluster).unwrap();

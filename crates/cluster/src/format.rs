@@ -62,6 +62,45 @@ pub(crate) mod millis {
     }
 }
 
+/// An optional timestamp, for `#[serde(with = "maybe_millis")]`.
+pub(crate) mod maybe_millis {
+    use consort_kernel::Timestamp;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(
+        time: &Option<Timestamp>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        time.map(|time| time.0).serialize(to)
+    }
+
+    pub(crate) fn deserialize<'a, D: Deserializer<'a>>(
+        from: D,
+    ) -> Result<Option<Timestamp>, D::Error> {
+        Ok(Option::deserialize(from)?.map(Timestamp))
+    }
+}
+
+/// Numbers with their times, for `#[serde(with = "timed")]`.
+pub(crate) mod timed {
+    use consort_kernel::Timestamp;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(
+        samples: &[(Timestamp, u64)],
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        to.collect_seq(samples.iter().map(|(time, number)| (time.0, number)))
+    }
+
+    pub(crate) fn deserialize<'a, D: Deserializer<'a>>(
+        from: D,
+    ) -> Result<Vec<(Timestamp, u64)>, D::Error> {
+        let samples: Vec<(u64, u64)> = Vec::deserialize(from)?;
+        Ok(samples.into_iter().map(|(time, number)| (Timestamp(time), number)).collect())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -15,6 +15,7 @@ const DRAIN: &str = "drain";
 const REFUSAL: &str = "refusal";
 const REPORT: &str = "report";
 const NEWS: &str = "news";
+const SCALE: &str = "scale";
 
 /// What a cell of the cluster is about, read back from its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub enum Subject {
     Report(String),
     /// That something changed.
     News,
+    /// How many nodes the cluster wants.
+    Scale,
 }
 
 /// Every cluster cell begins with this.
@@ -68,6 +71,11 @@ pub fn news() -> Key {
     Key::from([ROOT, NEWS])
 }
 
+/// How many nodes the cluster wants, and why.
+pub fn scale() -> Key {
+    Key::from([ROOT, SCALE])
+}
+
 /// The bytes cell under `key`: all cluster cells are of this kind.
 pub fn cell(key: Key) -> Cell {
     Cell::new(Kind::Bytes, key)
@@ -90,6 +98,7 @@ pub fn subject(key: &Key) -> Option<Subject> {
         [ROOT, REFUSAL, kind, name, id] => Some(Subject::Refusal(role(kind, name)?, id.into())),
         [ROOT, REPORT, id] => Some(Subject::Report(id.into())),
         [ROOT, NEWS] => Some(Subject::News),
+        [ROOT, SCALE] => Some(Subject::Scale),
         _ => None,
     }
 }
@@ -112,6 +121,7 @@ mod tests {
             (refusal(&role, "a"), Subject::Refusal(role.clone(), "a".into())),
             (report("a"), Subject::Report("a".into())),
             (news(), Subject::News),
+            (scale(), Subject::Scale),
         ];
         for (key, expected) in cases {
             assert!(key.starts_with(&root()), "{key:?}");
@@ -134,6 +144,7 @@ mod tests {
         );
         assert_eq!(format!("{:?}", report("a")), r#"Key("cluster", "report", "a")"#);
         assert_eq!(format!("{:?}", news()), r#"Key("cluster", "news")"#);
+        assert_eq!(format!("{:?}", scale()), r#"Key("cluster", "scale")"#);
     }
 
     #[test]

@@ -86,7 +86,7 @@ mod tests {
             now: 0,
             nodes: vec![],
             roles: (0..).zip(all).map(|(index, said)| role(index, said)).collect(),
-            unreadable: vec![],
+            ..ClusterStatus::default()
         };
         let (well, late) = ((Some("other"), Some(10), false), (Some("other"), Some(900), false));
         let (nobody, stopped) = ((None, None, false), (Some("other"), Some(0), true));

@@ -18,6 +18,7 @@ use crate::ownership::Candidate;
 use crate::refusal::RoleRefusal;
 use crate::report::Report;
 use crate::role::Role;
+use crate::scaling::ScaleCell;
 
 /// A cell's contents beside the bytes they were read from, which a commit expects.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +55,8 @@ pub struct Roster {
     pub refusals: BTreeMap<(Role, String), RoleRefusal>,
     /// What each node's roles say.
     pub reports: BTreeMap<String, Report>,
+    /// How many nodes the cluster wants, as the scaler last decided.
+    pub scale: Option<Found<ScaleCell>>,
     /// What could not be read.
     pub unreadable: Vec<Unreadable>,
     /// If set, every process but the one with this incarnation is known to be dead.
@@ -120,6 +123,10 @@ impl Roster {
             }
             Subject::Report(id) => {
                 self.reports.insert(id, decode(stored)?);
+            }
+            Subject::Scale => {
+                let value = decode(stored)?;
+                self.scale = Some(Found { value, stored: stored.clone() });
             }
             Subject::News => {}
         }

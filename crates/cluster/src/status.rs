@@ -7,9 +7,10 @@ use crate::member::Member;
 use crate::report::Pause;
 use crate::role::Role;
 use crate::roster::Roster;
+use crate::scaling::ScalingStatus;
 
 /// Nodes and roles at one moment.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterStatus {
     /// The store's time, in milliseconds since the Unix epoch.
     pub now: u64,
@@ -19,6 +20,9 @@ pub struct ClusterStatus {
     pub roles: Vec<RoleStatus>,
     /// Cells that this release cannot read, and why.
     pub unreadable: Vec<String>,
+    /// How many nodes the cluster wants; absent where no scaler has decided within the last minute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scaling: Option<ScalingStatus>,
 }
 
 /// A node.
@@ -97,6 +101,7 @@ impl ClusterStatus {
                 .iter()
                 .map(|cell| format!("{:?}: {}", cell.key, cell.reason))
                 .collect(),
+            scaling: roster.scale.as_ref().and_then(|found| found.value.status(roster.now)),
         }
     }
 }

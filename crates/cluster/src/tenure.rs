@@ -50,6 +50,10 @@ pub struct Gauge {
     pub in_hand_since: Option<Duration>,
     /// How much it has applied since it began, in its own unit (records, rows).
     pub applied: u64,
+    /// For how long it has had a batch in hand since it began, without the present one.
+    pub worked: Duration,
+    /// Since when it has had the present batch in hand, in local time.
+    pub working_since: Option<Duration>,
     /// What hinders it at the moment.
     pub trouble: Option<String>,
     /// Why it stands still until an operator decides: data was lost.
@@ -73,6 +77,23 @@ pub struct TenureControl {
 }
 
 impl Gauge {
+    /// It has a batch in hand from this local time on.
+    pub fn work_begins(&mut self, now: Duration) {
+        self.working_since.get_or_insert(now);
+    }
+
+    /// It waits for input from this local time on.
+    pub fn work_ends(&mut self, now: Duration) {
+        self.worked = self.worked_at(now);
+        self.working_since = None;
+    }
+
+    /// For how long it has had a batch in hand, up to this local time.
+    pub fn worked_at(&self, now: Duration) -> Duration {
+        let present = self.working_since.map(|since| now.saturating_sub(since));
+        self.worked + present.unwrap_or_default()
+    }
+
     /// How far behind it is at this local time: what is in hand grows older.
     pub fn lag_at(&self, elapsed: Duration) -> Option<Duration> {
         let in_hand = self.in_hand_since.map(|since| elapsed.saturating_sub(since));
@@ -180,6 +201,22 @@ impl TenureControl {
 mod tests {
     use super::*;
     use futures::FutureExt;
+
+    #[test]
+    fn the_time_with_a_batch_in_hand_adds_up() {
+        let second = Duration::from_secs(1);
+        let mut gauge = Gauge::default();
+        assert_eq!(gauge.worked_at(second), Duration::ZERO);
+        gauge.work_begins(second);
+        // The next batch follows at once.
+        gauge.work_begins(2 * second);
+        assert_eq!(gauge.worked_at(4 * second), 3 * second);
+        gauge.work_ends(5 * second);
+        gauge.work_ends(9 * second);
+        assert_eq!(gauge.worked_at(20 * second), 4 * second);
+        gauge.work_begins(20 * second);
+        assert_eq!(gauge.worked_at(21 * second), 5 * second);
+    }
 
     #[tokio::test]
     async fn the_two_sides_of_a_tenure_hear_each_other() {

@@ -6,27 +6,30 @@ const HOST_LENGTH: usize = 40;
 /// Host name and a random part, so that two nodes on one machine, or a node and its dead
 /// predecessor, differ.
 pub(crate) fn default_id() -> String {
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    id(&host, rand::random())
+    format!("{}-{:08x}", host(), rand::random::<u32>())
 }
 
-fn id(host: &str, random: u32) -> String {
+/// The host's name, as far as an id can hold it.
+pub(crate) fn host() -> String {
+    shortened(&rustix::system::uname().nodename().to_string_lossy())
+}
+
+fn shortened(host: &str) -> String {
     let first = host.split('.').next().unwrap_or_default();
     let allowed = |c: &char| c.is_ascii_alphanumeric() || *c == '-' || *c == '_';
     let host: String = first.chars().filter(allowed).take(HOST_LENGTH).collect();
-    let host = if host.is_empty() { "node" } else { &host };
-    format!("{host}-{random:08x}")
+    if host.is_empty() { "node".to_owned() } else { host }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::id;
+    use super::shortened;
 
     #[test]
-    fn an_id_is_the_host_and_a_random_part_in_allowed_letters() {
-        assert_eq!(id("web1.example.org", 0xabc), "web1-00000abc");
-        assert_eq!(id("", 1), "node-00000001");
-        assert_eq!(id("höst name", 1), "hstname-00000001");
-        assert_eq!(id(&"x".repeat(300), 1).len(), 49);
+    fn an_id_begins_with_the_host_in_allowed_letters() {
+        assert_eq!(shortened("web1.example.org"), "web1");
+        assert_eq!(shortened(""), "node");
+        assert_eq!(shortened("höst name"), "hstname");
+        assert_eq!(shortened(&"x".repeat(300)).len(), 40);
     }
 }

@@ -1,7 +1,7 @@
 //! A Consort node as a library: read a [`Config`], start a [`Node`], stop it. A program that brings work of
-//! its own starts it with [`Node::start_with`].
+//! its own starts it with [`Node::start_with`], or takes the whole command line with [`run_command_line`].
 //!
-//! The binary of the same name is a thin layer over this: command line, logging, signals.
+//! The binary of the same name is that command line without an extension.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -19,12 +19,19 @@
 //! # }
 //! ```
 
+// The command line names this crate as programs on top of it do.
+extern crate self as consort;
+
+mod command;
 pub mod config;
 #[cfg(doctest)]
 mod documents;
+mod extension;
 mod glue_rows;
 mod http;
 mod identity;
+mod load;
+mod logging;
 mod node;
 pub mod parts;
 pub mod relay;
@@ -33,6 +40,8 @@ mod services;
 pub mod upstream;
 pub mod verify;
 
+pub use command::run_command_line;
 pub use config::Config;
+pub use extension::Extension;
 pub use node::{Node, StartError};
 pub use services::Services;

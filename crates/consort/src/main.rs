@@ -1,11 +1,8 @@
 //! The `consort` command.
 
-mod command;
-mod logging;
-
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use consort::Extension;
 
 /// Most of what a node allocates is small, short-lived, and freed by another thread than the one that took
 /// it: the system's allocator is slow at that.
@@ -14,7 +11,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     without_huge_pages();
-    command::Cli::parse().run()
+    consort::run_command_line(&Extension::default())
 }
 
 /// Huge pages are made for heaps that stay. A node's memory comes and goes with its load, in many small pieces:

@@ -6,20 +6,22 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
+use consort_cluster::scaling::ScalerOptions;
 use consort_cluster::{
     Agreement, AgreementError, ClusterNode, JoinError, Left, Part as Workload, Roster, Runtime,
-    Scale,
+    Scaler,
 };
 use consort_engines::Engine;
 use consort_kernel::{Poison, Turns};
 use consort_server::home::{self, Link};
-use consort_server::{BindError, Cluster, Drained, Metrics, Peers, Probe, Resolvers, Wanted};
+use consort_server::{BindError, Cluster, Drained, Metrics, Peers, Probe, Resolvers};
 use futures::future::join_all;
-use parking_lot::Mutex;
 
 use crate::config::{Config, Durability, EngineConfig, SecretUrl};
+use crate::extension::Extension;
 use crate::http::{Http, HttpRoutes};
 use crate::identity;
+use crate::load::ProcessLoad;
 use crate::parts::{
     self, OpenPart, Opening, Part, PartError, PartitionResolver, Running, StopPhase,
 };
@@ -68,19 +70,27 @@ impl From<PartError> for StartError {
 impl Node {
     /// Runs the parts of every node. Must be called within a tokio runtime.
     pub async fn start(config: Config) -> Result<Node, StartError> {
-        Node::start_with(config, Vec::new()).await
+        Node::start_extended(config, &Extension::default()).await
     }
 
     /// As [`start`](Node::start), with `more` parts behind those of every node.
     pub async fn start_with(config: Config, more: Vec<Arc<dyn Part>>) -> Result<Node, StartError> {
+        let extension = more.into_iter().fold(Extension::default(), Extension::with_part);
+        Node::start_extended(config, &extension).await
+    }
+
+    /// As [`start`](Node::start), with what `extension` adds.
+    pub async fn start_extended(config: Config, extension: &Extension) -> Result<Node, StartError> {
+        let more = extension.parts.iter().cloned();
         let parts: Vec<_> = parts::standard().into_iter().chain(more).collect();
         let engine = consort_engines::open(&engine_options(&config.engine))
             .await
             .map_err(|source| StartError::Engine { url: config.engine.url.clone(), source })?;
+        let engine = extension.wrapped(engine);
         let mut metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
         describe_engine(&config.engine, &mut metrics);
         let resolvers = Resolvers::default();
-        let cluster = Cluster::new(wanted(), resolvers.clone(), &mut metrics);
+        let cluster = Cluster::new(resolvers.clone(), &mut metrics);
         let peers = Peers::new(cluster.clone(), &config.http.tokens);
         let services =
             Services::new(&engine, cluster.clone(), peers, config.data_folder(), &mut metrics)
@@ -105,7 +115,7 @@ impl Node {
         let (log, store) = (Arc::clone(&engine.log), Arc::clone(&engine.store));
         resolvers.add(Arc::new(PartitionResolver { log, store }));
 
-        let Opened { workloads, mut routes, links, mut running } = opened;
+        let Opened { mut workloads, mut routes, links, mut running } = opened;
         let home = home::routes(&cluster, links);
         routes.router = cluster.routes().merge(home).merge(routes.router);
         let probes = probes(&engine).into_iter().chain([cluster.probe()]).collect();
@@ -113,6 +123,7 @@ impl Node {
         let roles =
             services.threads("roles", cores(), Turns::Later).map_err(StartError::Threads)?;
         // A thread of its own, and soon its turn: neither requests nor folding delay heartbeats.
+        workloads.extend(scaler(&config, &engine, &services, &roles));
         let heartbeat =
             services.threads("heartbeat", 1, Turns::Short).map_err(StartError::Threads)?;
         let http = Http::start(&config.http, probes, routes, metrics).await?;
@@ -132,6 +143,7 @@ impl Node {
             work_runtime: Arc::clone(&roles),
             entropy: services.entropy,
             observer: cluster.observer(),
+            load: Arc::new(ProcessLoad(services.ingresses)),
         };
         match join(joining).await {
             Ok(member) => {
@@ -262,10 +274,19 @@ async fn join(options: consort_cluster::Options) -> Result<ClusterNode, JoinErro
     ClusterNode::join(options).await
 }
 
-/// How many nodes the cluster wants to be, by what has been seen since this node runs.
-fn wanted() -> Wanted {
-    let scale = Mutex::new(Scale::default());
-    Box::new(move |status| scale.lock().wanted(status) as u64)
+/// The role that decides how many nodes are wanted. An engine for one process alone never has more than one.
+fn scaler(
+    config: &Config,
+    engine: &Engine,
+    services: &Services,
+    runtime: &Arc<dyn Runtime>,
+) -> Option<Arc<dyn Workload>> {
+    let options = ScalerOptions {
+        store: Arc::clone(&services.store),
+        runtime: Arc::clone(runtime),
+        settings: config.scale,
+    };
+    (!engine.sole).then(|| Arc::new(Scaler::new(options)) as Arc<dyn Workload>)
 }
 
 pub(crate) fn engine_options(config: &EngineConfig) -> consort_engines::Options {

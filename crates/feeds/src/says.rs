@@ -150,6 +150,7 @@ mod tests {
             trouble: Some("no b".into()),
             stopped: Some("lost".into()),
             ready: false,
+            ..Gauge::default()
         };
         assert_eq!(control.gauge(), expected);
         says.idle(&b);

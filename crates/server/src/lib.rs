@@ -46,7 +46,7 @@ mod web;
 pub use axum;
 pub use prometheus_client;
 
-pub use cluster::{Cluster, Resolved, Resolver, Resolvers, Resolving, Wanted};
+pub use cluster::{Cluster, Resolved, Resolver, Resolvers, Resolving};
 pub use express::Express;
 pub use formats::FORMATS;
 pub use gate::{Admission, Gate, GateKind, GateMetrics, Reason, Refused, Standing, UnknownGate};

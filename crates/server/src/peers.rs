@@ -294,13 +294,13 @@ mod tests {
             draining: false,
             live,
         };
-        ClusterStatus { now: 0, nodes: vec![node], roles: vec![role], unreadable: vec![] }
+        ClusterStatus { nodes: vec![node], roles: vec![role], ..ClusterStatus::default() }
     }
 
     #[test]
     fn words_about_the_first_hop_end_there_and_the_mark_is_the_nodes_own() {
         let mut metrics = Metrics::new("0");
-        let cluster = Cluster::new(Box::new(|_| 1), Resolvers::default(), &mut metrics);
+        let cluster = Cluster::new(Resolvers::default(), &mut metrics);
         let peers = Peers::new(cluster, &Tokens::new(vec!["a-token-of-this-test".into()]).unwrap());
         let request = Request::post("http://a:7401/leader/x?y=%20z")
             .header("host", "a:7401")

@@ -81,6 +81,11 @@ impl Tokens {
         !self.operator.is_empty()
     }
 
+    /// The operator's first token, for a program that asks a node with the node's own config.
+    pub fn first(&self) -> Option<&str> {
+        self.operator.first().map(String::as_str)
+    }
+
     /// What a node authenticates itself to other nodes with: the operator's first token.
     pub(crate) fn bearer(&self) -> Option<HeaderValue> {
         let first = self.operator.first()?;

@@ -31,13 +31,18 @@ impl Port {
     /// A program outside the test bed may still take it before it is used; whoever starts a server
     /// retries with another port then.
     pub fn claim() -> Port {
+        Port::claim_row(1).remove(0)
+    }
+
+    /// Claims so many neighbouring ports, lowest first.
+    pub fn claim_row(count: u16) -> Vec<Port> {
         let folder = lock_folder();
-        let size = RANGE.end - RANGE.start;
+        let size = RANGE.end - RANGE.start - count + 1;
         let start = (RandomState::new().hash_one(std::process::id()) % u64::from(size)) as u16;
         (0..size)
             .map(|step| RANGE.start + (start + step) % size)
-            .find_map(|number| try_claim(&folder, number))
-            .expect("one of 20,000 ports is free")
+            .find_map(|first| (first..first + count).map(|at| try_claim(&folder, at)).collect())
+            .expect("some of 20,000 ports are free")
     }
 
     /// Claims this very port, for a server whose clients know its usual one.
@@ -86,6 +91,13 @@ mod tests {
         let claims: Vec<Port> = (0..200).map(|_| Port::claim()).collect();
         let numbers: HashSet<u16> = claims.iter().map(Port::number).collect();
         assert_eq!(numbers.len(), claims.len());
+    }
+
+    #[test]
+    fn ports_of_a_row_are_neighbours() {
+        let row: Vec<u16> = Port::claim_row(5).iter().map(Port::number).collect();
+        assert!(row.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{row:?}");
+        assert_eq!(row.len(), 5);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::join::no_answer;
 use crate::keys;
 use crate::lease::Lease;
 use crate::reconcile::reconcile;
+use crate::report::WorkMeter;
 use crate::role::Role;
 use crate::roster::{Found, Roster};
 use crate::runtime::Task;
@@ -185,7 +186,8 @@ impl NodeLoop {
         let before = Before::of(previous.as_ref().map(|found| &found.value), &lease);
         let ready = Some(Box::pin(control.until_ready()) as _);
         let doing = Doing::Working { task, control, ready, end_by: None };
-        let holding = Holding { lease, stored, doing, before, pause: None, began: None };
+        let meter = WorkMeter::new();
+        let holding = Holding { lease, stored, doing, before, pause: None, meter, began: None };
         self.holdings.0.insert(role.clone(), holding);
         tracing::debug!(node = %self.me.id, %role, epoch, "acquired a role");
         self.options.observer.on_acquired(&role, epoch);

@@ -109,7 +109,9 @@ impl NodeLoop {
         let expire = |key| Operation::Expire { cell: keys::cell(key), at: forgotten };
         let mut also = vec![expire(key)];
         let incarnation = self.me.incarnation;
-        let report = Report { incarnation, roles: self.holdings.reports(self.elapsed()) }.stored();
+        let elapsed = self.elapsed();
+        let load = Some(self.meter.report(&*self.options.load, elapsed));
+        let report = Report { incarnation, roles: self.holdings.reports(elapsed), load }.stored();
         if self.report_stored.as_ref() != Some(&report) {
             let key = keys::report(&self.me.id);
             also.push(Operation::Put { key, value: report.clone() });

@@ -13,7 +13,7 @@ use futures::future::BoxFuture;
 
 use crate::lease::Lease;
 use crate::reconcile::{Held, Work};
-use crate::report::{Pause, PauseCause, RoleReport};
+use crate::report::{Pause, PauseCause, RoleReport, WorkMeter};
 use crate::role::Role;
 use crate::runtime::{Panicked, Runtime, Task};
 use crate::tenure::{Ended, Gauge, TenureControl};
@@ -28,6 +28,8 @@ pub(super) struct Holding {
     pub(super) doing: Doing,
     pub(super) before: Before,
     pub(super) pause: Option<Pause>,
+    /// How much of its time it works.
+    pub(super) meter: WorkMeter,
     /// When, by local time, the work was seen to have begun, until the pause is measured.
     pub(super) began: Option<Duration>,
 }
@@ -165,20 +167,21 @@ impl Holdings {
     }
 
     /// What they say of themselves at this local time.
-    pub(super) fn reports(&self, elapsed: Duration) -> Vec<RoleReport> {
-        let report = |(role, holding): (&Role, &Holding)| {
+    pub(super) fn reports(&mut self, elapsed: Duration) -> Vec<RoleReport> {
+        let report = |(role, holding): (&Role, &mut Holding)| {
             let (epoch, pause) = (holding.lease.epoch, holding.pause);
+            let meter = &mut holding.meter;
             match &holding.doing {
                 Doing::Working { control, .. } => {
-                    Some(RoleReport::new(role, epoch, &control.gauge(), pause, elapsed))
+                    Some(RoleReport::new(role, epoch, &control.gauge(), meter, pause, elapsed))
                 }
                 Doing::Stopped { gauge } => {
-                    Some(RoleReport::new(role, epoch, gauge, pause, elapsed))
+                    Some(RoleReport::new(role, epoch, gauge, meter, pause, elapsed))
                 }
                 Doing::Over { .. } => None,
             }
         };
-        self.0.iter().filter_map(report).collect()
+        self.0.iter_mut().filter_map(report).collect()
     }
 
     /// The next local time by which some work must have ended.

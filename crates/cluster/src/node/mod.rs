@@ -27,6 +27,7 @@ pub use handle::{Handle, Health};
 
 use crate::join::{self, JoinError};
 use crate::lease::Holder;
+use crate::load::NodeLoad;
 use crate::member::{Member, validate_id};
 use crate::observer::Observer;
 use crate::runtime::{Runtime, Task};
@@ -73,6 +74,8 @@ pub struct Options {
     pub entropy: Arc<dyn Entropy>,
     /// Who is told what happens.
     pub observer: Arc<dyn Observer>,
+    /// What the process uses and takes in: the node reports it for scaling.
+    pub load: Arc<dyn NodeLoad>,
 }
 
 /// How a node left the cluster.

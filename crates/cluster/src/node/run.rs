@@ -18,6 +18,7 @@ use crate::change::{Move, Outcome, change};
 use crate::join::no_answer;
 use crate::keys;
 use crate::lease::Holder;
+use crate::load::LoadMeter;
 use crate::member::Member;
 use crate::report::{Pause, whole_millis};
 use crate::role::Role;
@@ -59,6 +60,8 @@ pub(super) struct NodeLoop {
     pub(super) member: Member,
     /// The member cell as last seen.
     pub(super) member_stored: Option<Bytes>,
+    /// The rates of what the process uses and takes in.
+    pub(super) meter: LoadMeter,
     /// The report cell as last written.
     pub(super) report_stored: Option<Bytes>,
     pub(super) holdings: Holdings,
@@ -94,6 +97,7 @@ impl NodeLoop {
             me: member.holder(),
             member,
             member_stored: Some(stored),
+            meter: LoadMeter::new(),
             report_stored: None,
             holdings: Holdings::default(),
             refused: BTreeSet::new(),

@@ -313,8 +313,10 @@ impl Worker {
                 Either::Left((applied, read)) => {
                     let applied = applied?;
                     if !backlog {
+                        let local = self.options.runtime.elapsed();
                         self.tenure.say(|gauge| {
                             (gauge.lag, gauge.in_hand_since) = (Some(Duration::ZERO), None);
+                            gauge.work_ends(local);
                         });
                     }
                     (applied, read.await, false)
@@ -349,9 +351,14 @@ impl Worker {
     fn tell_behind(&self, first: Option<&LogEntry>, known: (Timestamp, Duration)) {
         let (now, at) = known;
         let first = first.map(|first| first.frame.time);
+        let local = self.options.runtime.elapsed();
         self.tenure.say(|gauge| {
             gauge.lag = Some(first.map(|time| now.since(time)).unwrap_or_default());
             gauge.in_hand_since = first.map(|time| at + time.since(now));
+            match first {
+                Some(_) => gauge.work_begins(local),
+                None => gauge.work_ends(local),
+            }
         });
     }
 

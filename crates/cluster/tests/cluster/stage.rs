@@ -113,6 +113,7 @@ impl Stage {
             work_runtime: Arc::clone(&self.runtime),
             entropy: Arc::new(SeededEntropy::new(start)),
             observer: Arc::clone(&self.witness) as Arc<dyn Observer>,
+            load: Arc::new(consort_cluster::UnmeasuredLoad),
         }
     }
 

@@ -5,6 +5,7 @@ mod check;
 mod drain;
 mod glue;
 mod greeting;
+mod parent;
 mod relay;
 mod remote;
 mod resolve;
@@ -15,10 +16,13 @@ mod signals;
 mod status;
 mod table;
 mod tour;
+mod up;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use crate::extension::Extension;
 
 use bench::BenchCommand;
 use drain::DrainArgs;
@@ -26,8 +30,16 @@ use glue::GlueCommand;
 use relay::RelayArgs;
 use resolve::ResolveArgs;
 use sample_upstream::SampleUpstreamArgs;
+use serve::ServeArgs;
 use settings::SettingArgs;
 use status::StatusArgs;
+use up::UpArgs;
+
+/// Runs the command line of this process, with nodes that have what `extension` adds. A program that calls it is
+/// `consort` with that addition: `up` starts its nodes as processes of the same program.
+pub fn run_command_line(extension: &Extension) -> ExitCode {
+    Cli::parse().run(extension)
+}
 
 /// Config mistakes, a taken port, and whatever has no code of its own.
 pub(crate) const FAILED: u8 = 1;
@@ -44,6 +56,7 @@ Examples:
   consort config --defaults > consort.toml   write a config file to start from
   consort check -c consort.toml              report every mistake in it
   consort serve -c consort.toml              run a node
+  consort up --max 8 -c consort.toml         run as many nodes on this machine as the load wants
   consort status                             who does what in the cluster, and what is wrong
   consort drain a                            retire node 'a' without an interruption
   consort relay -c relay.toml                copy lines to two nodes, and to a database
@@ -91,7 +104,10 @@ pub(crate) struct Cli {
 enum Command {
     /// Runs a node until it is told to stop
     #[command(after_help = SERVE_EXAMPLES)]
-    Serve(SettingArgs),
+    Serve(ServeArgs),
+    /// Runs as many nodes on this machine as the load wants
+    #[command(after_help = up::HELP)]
+    Up(UpArgs),
     /// Reads a config and reports everything that is wrong with it
     #[command(after_help = CHECK_EXAMPLES)]
     Check(SettingArgs),
@@ -125,9 +141,10 @@ enum Command {
 }
 
 impl Cli {
-    pub(crate) fn run(self) -> ExitCode {
+    fn run(self, extension: &Extension) -> ExitCode {
         match self.command {
-            Command::Serve(settings) => serve::run(&settings),
+            Command::Serve(arguments) => serve::run(&arguments, extension),
+            Command::Up(arguments) => up::run(&arguments),
             Command::Check(settings) => check::run(&settings),
             Command::Status(arguments) => status::run(&arguments),
             Command::Drain(arguments) => drain::run(&arguments),

@@ -3,16 +3,29 @@
 use std::pin::pin;
 use std::process::ExitCode;
 
+use clap::Args;
+use consort::Extension;
 use consort::config::LogFormat;
 use consort::{Config, Node, StartError};
 use consort_cluster::Left;
 
+use super::parent::Parent;
 use super::settings::SettingArgs;
 use super::signals::{self, Signals};
 use super::{ENGINE_FAILED, FAILED, fail, greeting, tour};
 use crate::logging::{self, announce, announce_all};
 
-pub(super) fn run(settings: &SettingArgs) -> ExitCode {
+#[derive(Args)]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    settings: SettingArgs,
+    /// Stop when standard input ends: `consort up` holds the other end of it
+    #[arg(long, hide = true)]
+    until_stdin_closes: bool,
+}
+
+pub(super) fn run(arguments: &ServeArgs, extension: &Extension) -> ExitCode {
+    let settings = &arguments.settings;
     let config = match settings.resolve() {
         Ok(config) => config,
         Err(problems) => return fail(FAILED, &problems),
@@ -20,12 +33,21 @@ pub(super) fn run(settings: &SettingArgs) -> ExitCode {
     logging::start(&config.log);
     raise_open_files();
     match tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("consort").build() {
-        Ok(runtime) => runtime.block_on(serve(config, settings.config.is_none())),
+        Ok(runtime) => {
+            let parent = Parent::new(arguments.until_stdin_closes);
+            let tour = settings.config.is_none();
+            runtime.block_on(serve(config, tour, parent, extension))
+        }
         Err(error) => fail(FAILED, &format!("cannot start threads: {error}")),
     }
 }
 
-async fn serve(mut config: Config, tour: bool) -> ExitCode {
+async fn serve(
+    mut config: Config,
+    tour: bool,
+    mut parent: Parent,
+    extension: &Extension,
+) -> ExitCode {
     let mut signals = match Signals::new() {
         Ok(signals) => signals,
         Err(error) => return fail(FAILED, &format!("cannot listen for signals: {error}")),
@@ -35,9 +57,10 @@ async fn serve(mut config: Config, tour: bool) -> ExitCode {
         return fail(FAILED, &format!("the tour's upstream cannot start: {error}"));
     }
     let started = tokio::select! {
-        started = Node::start(config) => started,
+        started = Node::start_extended(config, extension) => started,
         // Nothing has been accepted yet, so there is nothing to finish.
         _ = signals.next() => return ExitCode::SUCCESS,
+        () = parent.gone() => return ExitCode::SUCCESS,
     };
     let node = match started {
         Ok(node) => node,
@@ -49,7 +72,7 @@ async fn serve(mut config: Config, tour: bool) -> ExitCode {
         Err(error) => return fail(FAILED, &error.to_string()),
     };
     let end = {
-        let mut end = pin!(until_the_end(&node, &mut signals));
+        let mut end = pin!(until_the_end(&node, &mut signals, &mut parent));
         let greeting = async { announce_all(format, &greeting::lines(&node, tour).await) };
         tokio::select! {
             biased;
@@ -64,15 +87,18 @@ async fn serve(mut config: Config, tour: bool) -> ExitCode {
 enum End {
     /// A signal, which the process was sent.
     Told,
+    /// The process that started this one is gone.
+    Orphaned,
     /// The node left the cluster by itself.
     Left(Left),
     /// The engine failed for good.
     EngineFailed(String),
 }
 
-async fn until_the_end(node: &Node, signals: &mut Signals) -> End {
+async fn until_the_end(node: &Node, signals: &mut Signals, parent: &mut Parent) -> End {
     tokio::select! {
         _ = signals.next() => End::Told,
+        () = parent.gone() => End::Orphaned,
         reason = node.failed() => End::EngineFailed(reason),
         left = node.left() => End::Left(left),
     }
@@ -84,6 +110,10 @@ async fn finish(node: Node, end: End, mut signals: Signals, format: LogFormat) -
         End::Told => announce(
             format,
             "stopping: handing over its roles and finishing the running requests; a second signal stops at once",
+        ),
+        End::Orphaned => announce(
+            format,
+            "stopping, since `consort up` is gone: handing over its roles and finishing the running requests",
         ),
         End::Left(Left::Drained) => announce(
             format,
@@ -103,7 +133,7 @@ async fn finish(node: Node, end: End, mut signals: Signals, format: LogFormat) -
         );
     }
     match end {
-        End::Told | End::Left(Left::Drained | Left::Stopped) => ExitCode::SUCCESS,
+        End::Told | End::Orphaned | End::Left(Left::Drained | Left::Stopped) => ExitCode::SUCCESS,
         End::Left(left @ (Left::Replaced { .. } | Left::Failed { .. })) => {
             fail(FAILED, &left.to_string())
         }

@@ -1,5 +1,6 @@
 //! The flags that give settings, shared by the commands that read a config.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 
@@ -30,6 +31,21 @@ pub(crate) struct SettingArgs {
 }
 
 impl SettingArgs {
+    /// The same settings as arguments of a child process. Those that follow them win.
+    pub(crate) fn as_arguments(&self) -> Vec<OsString> {
+        let mut arguments = Vec::new();
+        if let Some(config) = &self.config {
+            arguments.extend(["--config".into(), config.clone().into_os_string()]);
+        }
+        for (flag, value) in [("--engine", &self.engine), ("--broker", &self.broker)] {
+            if let Some(value) = value {
+                arguments.extend([flag.into(), value.into()]);
+            }
+        }
+        arguments.extend(self.set.iter().flat_map(|set| ["--set".into(), set.into()]));
+        arguments
+    }
+
     /// The whole config, or all that is wrong with it in words for the user.
     pub(crate) fn resolve(&self) -> Result<Config, String> {
         let sources = Sources {

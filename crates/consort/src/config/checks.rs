@@ -18,6 +18,7 @@ pub(super) fn across(config: &mut Config, given: &Given, problems: &mut Vec<Prob
     tokens_file(config, given, problems);
     reachable_needs_tokens(config, given, problems);
     heartbeats_fit_the_lease(config, given, problems);
+    scale_bounds(config, given, problems);
 }
 
 impl Given {
@@ -120,6 +121,19 @@ fn reachable_needs_tokens(config: &Config, given: &Given, problems: &mut Vec<Pro
         );
         problems.push(Problem::new(place, message));
     }
+}
+
+fn scale_bounds(config: &Config, given: &Given, problems: &mut Vec<Problem>) {
+    let (min, max) = (config.scale.min, config.scale.max);
+    let places = ["scale.min", "scale.max"];
+    if min <= max || places.iter().any(|path| given.unreadable.contains(*path)) {
+        return;
+    }
+    let Some(place) = places.iter().find_map(|path| given.place(path)) else { return };
+    let message = format!(
+        "'min' in [scale] must not be above 'max', but 'min' is {min} and 'max' is {max}; lower one or raise the other"
+    );
+    problems.push(Problem::new(place, message));
 }
 
 /// One heartbeat may be lost and another be late before the lease lapses.

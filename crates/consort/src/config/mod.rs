@@ -53,6 +53,8 @@ pub use reference::{SettingReference, TableReference, reference};
 pub use streams::{AmqpSource, Gate, StreamSettings, StreamsConfig, UdpSource};
 pub use typed::PartSettings;
 
+use consort_cluster::ScaleSettings;
+
 use crate::parts::configs;
 use catalog::Catalog;
 use document::Document;
@@ -87,6 +89,7 @@ pub struct Config {
     pub http: HttpConfig,
     pub engine: EngineConfig,
     pub cluster: ClusterConfig,
+    pub scale: ScaleSettings,
     pub log: LogConfig,
     /// The settings of the parts, each by its own type.
     parts: SettingsMap,
@@ -193,6 +196,7 @@ impl Config {
             http: HttpConfig::default(),
             engine: EngineConfig::default(),
             cluster: ClusterConfig::default(),
+            scale: ScaleSettings::default(),
             log: LogConfig::default(),
             parts: SettingsMap::default(),
             catalog: Catalog::new(parts),

@@ -1,8 +1,9 @@
-//! The node's own tables: `[node]`, `[http]`, `[engine]`, `[cluster]` and `[log]`.
+//! The node's own tables: `[node]`, `[http]`, `[engine]`, `[cluster]`, `[scale]` and `[log]`.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use consort_cluster::ScaleSettings;
 use consort_server::Tokens;
 
 use super::checks;
@@ -19,6 +20,12 @@ const LEASES: RangeInclusive<Duration> = Duration::from_millis(300)..=Duration::
 
 const HEARTBEATS: RangeInclusive<Duration> = Duration::from_millis(50)..=Duration::from_secs(100);
 
+/// More than a stream may have partitions, nodes would have no work.
+const NODES: RangeInclusive<u64> = 1..=1024;
+
+/// Shorter than two decisions, a pause between two batches would count as calm.
+const DOWN_AFTER: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_secs(86_400);
+
 /// The node itself, in the form of a part. Its reserved paths are those of the server, and those that parts to come
 /// will have.
 pub(super) static NODE: PartConfig = PartConfig {
@@ -27,6 +34,11 @@ pub(super) static NODE: PartConfig = PartConfig {
         TableSpec { name: "http", doc: "The HTTP interface.", settings: &HTTP },
         TableSpec { name: "engine", doc: "Where streams and state are kept.", settings: &ENGINE },
         TableSpec { name: "cluster", doc: "How nodes share the work.", settings: &CLUSTER },
+        TableSpec {
+            name: "scale",
+            doc: "How many nodes the cluster wants. The same on all nodes.",
+            settings: &SCALE,
+        },
         TableSpec { name: "log", doc: "What the node writes to standard error.", settings: &LOG },
     ],
     reserved: &["healthz", "readyz", "metrics", "cluster", "console", "db"],
@@ -256,6 +268,28 @@ static CLUSTER: [SettingSpec; 2] = [
     .with_default_from(|| quoted(&duration_text(ClusterConfig::default().heartbeat)))
     .with_reader(|config, raw| {
         read::duration(raw, HEARTBEATS).map(|time| config.cluster.heartbeat = time)
+    }),
+];
+
+static SCALE: [SettingSpec; 3] = [
+    SettingSpec::new("min", &["The fewest nodes that are ever wanted."])
+        .with_default_from(|| ScaleSettings::default().min.to_string())
+        .with_reader(|config, raw| {
+            read::integer(raw, NODES).map(|number| config.scale.min = number)
+        }),
+    SettingSpec::new(
+        "max",
+        &["The most nodes that are ever wanted. An autoscaler's own maximum should be the same."],
+    )
+    .with_default_from(|| ScaleSettings::default().max.to_string())
+    .with_reader(|config, raw| read::integer(raw, NODES).map(|number| config.scale.max = number)),
+    SettingSpec::new(
+        "down_after",
+        &["How long the load must fit one node less, with room to spare, before that is wanted."],
+    )
+    .with_default_from(|| quoted(&duration_text(ScaleSettings::default().down_after)))
+    .with_reader(|config, raw| {
+        read::duration(raw, DOWN_AFTER).map(|time| config.scale.down_after = time)
     }),
 ];
 

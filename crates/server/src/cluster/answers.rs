@@ -35,12 +35,14 @@ pub(super) fn routes(cluster: Cluster) -> Router {
 struct Shown<'a> {
     #[serde(flatten)]
     status: &'a ClusterStatus,
-    wanted: u64,
+    /// Beside the roles, where autoscalers find it by one word; absent when no scaler has decided lately.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wanted: Option<u64>,
 }
 
 async fn show(State(cluster): State<Cluster>) -> Result<Response, Problem> {
     let status = cluster.recent().await?;
-    let wanted = (cluster.0.wanted)(&status);
+    let wanted = status.scaling.as_ref().map(|scaling| scaling.wanted);
     Ok(Json(Shown { status: &status, wanted }).into_response())
 }
 

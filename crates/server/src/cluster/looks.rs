@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     fn status(now: u64) -> ClusterStatus {
-        ClusterStatus { now, nodes: vec![], roles: vec![], unreadable: vec![] }
+        ClusterStatus { now, ..ClusterStatus::default() }
     }
 
     #[tokio::test(start_paused = true)]

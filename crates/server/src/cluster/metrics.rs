@@ -50,7 +50,7 @@ struct StateLabel {
     state: &'static str,
 }
 
-/// A family of one, which can be absent: whoever scales by it must not read a 0 that nobody meant.
+/// A family of one, which can be absent: an autoscaler must not act on an old number, or on a 0.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct NoLabel {}
 
@@ -95,13 +95,13 @@ impl ClusterMetrics {
         registry.register("lag_seconds", lag, metrics.lag.clone());
         let nodes = "Nodes by state; dead ones are shown for an hour";
         registry.register("nodes", nodes, metrics.nodes.clone());
-        let wanted = "Nodes that the cluster wants to be";
+        let wanted = "Nodes that the cluster wants; absent while no scaler decides";
         registry.register("nodes_wanted", wanted, metrics.wanted.clone());
         Arc::new(metrics)
     }
 
     /// Shows what a look at the cluster found.
-    pub(super) fn show(&self, status: &ClusterStatus, id: &str, wanted: u64) {
+    pub(super) fn show(&self, status: &ClusterStatus, id: &str) {
         let mut nodes = BTreeMap::from([("live", 0), ("leaving", 0), ("dead", 0)]);
         for node in &status.nodes {
             let state = match (node.live, node.draining) {
@@ -114,7 +114,13 @@ impl ClusterMetrics {
         for (state, number) in nodes {
             self.nodes.get_or_create(&StateLabel { state }).set(number);
         }
-        self.wanted.get_or_create(&NoLabel {}).set(i64::try_from(wanted).unwrap_or(i64::MAX));
+        match &status.scaling {
+            Some(scaling) => {
+                let wanted = i64::try_from(scaling.wanted).unwrap_or(i64::MAX);
+                self.wanted.get_or_create(&NoLabel {}).set(wanted);
+            }
+            None => self.wanted.clear(),
+        }
         let mut lags: BTreeMap<&str, u64> = BTreeMap::new();
         for role in status.roles.iter().filter(|role| role.owner.as_deref() == Some(id)) {
             if let Some(lag) = role.lag {

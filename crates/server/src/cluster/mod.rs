@@ -27,9 +27,6 @@ use looks::{FRESH_FOR, Looks};
 use metrics::ClusterMetrics;
 pub use resolver::{Resolved, Resolver, Resolvers, Resolving};
 
-/// How many nodes the cluster wants to be, by how it stands.
-pub type Wanted = Box<dyn Fn(&ClusterStatus) -> u64 + Send + Sync>;
-
 /// How many requests of one kind may change the cluster at one time. Each reads all of its cells, some
 /// of them several times, and operators are few.
 const CHANGES_AT_ONCE: usize = 1;
@@ -44,21 +41,19 @@ struct Shared {
     drains: Semaphore,
     /// Apart from drains, since a decision may read all of a partition.
     decisions: Semaphore,
-    wanted: Wanted,
     resolvers: Resolvers,
     metrics: Arc<ClusterMetrics>,
 }
 
 impl Cluster {
     /// A cluster that the node has yet to join. What is measured is registered in `metrics`.
-    pub fn new(wanted: Wanted, resolvers: Resolvers, metrics: &mut Metrics) -> Cluster {
+    pub fn new(resolvers: Resolvers, metrics: &mut Metrics) -> Cluster {
         let measured = ClusterMetrics::register(metrics.registry());
         let cluster = Cluster(Arc::new(Shared {
             handle: OnceLock::new(),
             looks: Looks::default(),
             drains: Semaphore::new(CHANGES_AT_ONCE),
             decisions: Semaphore::new(CHANGES_AT_ONCE),
-            wanted,
             resolvers,
             metrics: measured,
         }));
@@ -130,7 +125,7 @@ impl Cluster {
     async fn measure(self) {
         let Ok(handle) = self.handle() else { return };
         match self.recent().await {
-            Ok(status) => self.0.metrics.show(&status, handle.id(), (self.0.wanted)(&status)),
+            Ok(status) => self.0.metrics.show(&status, handle.id()),
             Err(_) => self.0.metrics.hide(),
         }
     }

@@ -130,7 +130,7 @@ impl Gate {
                 self.wait(&mut state.core, now, records, deadline.saturating_duration_since(came))?;
             if wait.is_zero() && state.in_flight < state.core.limit(now) {
                 state.in_flight += 1;
-                return Ok(Admission { gate: Some(self.clone()), entered: came });
+                return Ok(Admission { gate: Some(self.clone()), entered: came, waited: false });
             }
             wait
         };
@@ -204,7 +204,7 @@ impl Gate {
     }
 
     fn admitted_now(&self) -> Admission {
-        Admission { gate: Some(self.clone()), entered: Instant::now() }
+        Admission { gate: Some(self.clone()), entered: Instant::now(), waited: true }
     }
 
     fn refused(&self, reason: Reason, wait: Duration) -> Refused {
@@ -246,9 +246,15 @@ pub struct Admission {
     /// Nothing once it has been given back.
     gate: Option<Gate>,
     entered: Instant,
+    waited: bool,
 }
 
 impl Admission {
+    /// Whether the gate held it before it let it in.
+    pub fn has_waited(&self) -> bool {
+        self.waited
+    }
+
     /// The same, with the log's time measured from now: what came before says nothing of the log.
     pub fn timed_from_now(mut self) -> Admission {
         self.entered = Instant::now();

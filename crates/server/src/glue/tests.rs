@@ -112,7 +112,7 @@ fn bed(failing: u64, error: AppendError) -> Bed {
         entropy,
         metrics,
     });
-    let cluster = Cluster::new(Box::new(|_| 1), Resolvers::default(), metrics);
+    let cluster = Cluster::new(Resolvers::default(), metrics);
     let definition = Collection {
         // Nothing is applied here.
         tenant_pieces: 1_000_000,

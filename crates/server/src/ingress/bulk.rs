@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::batch::Batch;
 use super::{Ingress, POST_WITHIN};
-use crate::gate::{Admission, Gate, Refused};
+use crate::gate::{Admission, Refused};
 
 /// Bytes of one request that may be on their way into the log while more is read.
 const IN_FLIGHT_BYTES: usize = 4 << 20;
@@ -100,7 +100,7 @@ impl<'a> BulkSender<'a> {
         if self.batch.records() == 0 || self.has_failed() {
             return;
         }
-        let admission = match enter(self.ingress.gate(), self.batch.records()).await {
+        let admission = match enter(self.ingress, self.batch.records()).await {
             Ok(admission) => admission,
             Err(refused) => {
                 self.outcome.fail(BulkFailure::Overloaded(refused));
@@ -217,17 +217,25 @@ impl fmt::Debug for BulkSender<'_> {
 }
 
 /// Asks the gate until it lets these records in, or the time of a post is over.
-async fn enter(gate: &Gate, records: u64) -> Result<Admission, Refused> {
+async fn enter(ingress: &Ingress, records: u64) -> Result<Admission, Refused> {
     let deadline = Instant::now() + POST_WITHIN;
+    let mut waited = false;
     loop {
-        let refused = match gate.enter(records, deadline).await {
-            Ok(admission) => return Ok(admission),
+        let refused = match ingress.gate().enter(records, deadline).await {
+            Ok(admission) => {
+                if waited || admission.has_waited() {
+                    ingress.demand().note_delayed(records);
+                }
+                return Ok(admission);
+            }
             Err(refused) => refused,
         };
         let pause = refused.retry_after.min(PAUSE_MOST);
         if Instant::now() + pause >= deadline {
+            ingress.demand().note_refused(records);
             return Err(refused);
         }
+        waited = true;
         tokio::time::sleep(pause).await;
     }
 }

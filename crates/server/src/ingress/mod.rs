@@ -7,6 +7,7 @@
 
 mod batch;
 mod bulk;
+mod demand;
 mod keys;
 mod lag;
 mod metrics;
@@ -18,7 +19,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use consort_cluster::{
-    Appending, Collector, Lag, PartitionQueue, Place, Runtime, StoreTime, SubmitError,
+    Appending, Collector, Lag, PartitionQueue, Place, Runtime, StoreTime, StreamInput, SubmitError,
     SubmitOptions,
 };
 use consort_kernel::{Entropy, Name, Partition, Records, Store};
@@ -30,6 +31,7 @@ use crate::gate::{Admission, Gate, GateKind, GateMetrics, Refused};
 use crate::metrics::Metrics;
 pub use batch::Batch;
 pub use bulk::{BulkFailure, BulkOutcome, BulkSender};
+pub use demand::OverloadDemand;
 use keys::IdempotencyKeys;
 pub(crate) use keys::VERSION as KEYS_VERSION;
 pub use keys::{ClaimError, Keyed};
@@ -116,6 +118,7 @@ impl Ingresses {
             gate: Gate::new(stream.as_str(), gate, Arc::clone(entropy), gates),
             queues: (0..partitions).map(|index| collector.queue(&partition(index))).collect(),
             metrics: counts.of_stream(stream.as_str()),
+            demand: OverloadDemand::default(),
             lag: Mutex::default(),
             keys,
             stream,
@@ -128,6 +131,17 @@ impl Ingresses {
     /// and tells it to their gates. Must be called within a tokio runtime; further calls change nothing.
     pub fn follow_lag(&self, cluster: Cluster) {
         self.0.follower.get_or_init(|| LagFollower::start(Arc::clone(&self.0.opened), cluster));
+    }
+
+    /// What came in for each stream on this node, for the scaling signal.
+    pub fn inputs(&self) -> Vec<StreamInput> {
+        let input = |ingress: &Ingress| StreamInput {
+            stream: ingress.stream().to_string(),
+            accepted: ingress.metrics().accepted.get(),
+            refused: ingress.demand().refused(),
+            delayed: ingress.demand().delayed(),
+        };
+        self.0.opened.lock().values().map(input).collect()
     }
 
     /// The lag of a stream as it was last heard; `None` while nothing is known.
@@ -153,6 +167,7 @@ struct Inner {
     queues: Vec<PartitionQueue>,
     keys: IdempotencyKeys,
     metrics: IngressMetrics,
+    demand: OverloadDemand,
     lag: Mutex<Option<Lag>>,
 }
 
@@ -184,6 +199,11 @@ impl Ingress {
     /// What this node counts of the stream's input.
     pub fn metrics(&self) -> &IngressMetrics {
         &self.0.metrics
+    }
+
+    /// The demand beyond what was accepted. Whatever holds input back for overload notes it here.
+    pub fn demand(&self) -> &OverloadDemand {
+        &self.0.demand
     }
 
     /// How far the stream's workers are behind; `None` while nothing is known.
@@ -218,7 +238,13 @@ impl Ingress {
         let count = records.len() as u64;
         let metrics = &self.0.metrics;
         let entered = self.0.gate.enter(count, deadline).await;
-        let mut admission = entered.map_err(IngressError::Overloaded)?;
+        let mut admission = entered.map_err(|refused| {
+            self.demand().note_refused(count);
+            IngressError::Overloaded(refused)
+        })?;
+        if admission.has_waited() {
+            self.demand().note_delayed(count);
+        }
         if let Some(keyed) = keyed {
             // Apart: most posts have no key, and should not take the room for it. The gate measures the log alone.
             admission = Box::pin(self.claim(keyed, deadline, admission)).await?;

@@ -9,9 +9,10 @@ use consort_cluster::{Appender, Lanes, NotStored, TokioRuntime};
 use consort_kernel::memory::{MemoryLog, MemoryStore};
 use consort_kernel::{
     AppendError, Cell, Commit, CommitError, Committed, Cursor, Digest, Fault, FeedEntry, Frame,
-    Key, Kind, Log, LogEntry, ManualClock, Most, QueryError, ReadError, SeededEntropy, Shard,
-    Timestamp, Value, Wake, memory,
+    Key, Kind, Log, LogEntry, ManualClock, Most, QueryError, ReadError, RecordsMut, SeededEntropy,
+    Shard, Timestamp, Value, Wake, memory,
 };
+use futures::future::join_all;
 
 /// The frames of a partition that fail, by their numbers.
 type Failing = BTreeMap<(u32, u64), AppendError>;
@@ -154,6 +155,10 @@ struct Bed {
 const KEYS_FOR: Duration = Duration::from_secs(3600);
 
 fn bed(failing: Failing) -> Bed {
+    gated(failing, GateKind::Off)
+}
+
+fn gated(failing: Failing, gate: GateKind) -> Bed {
     let clock = Arc::new(ManualClock::at(Timestamp(1_000_000)));
     let (log, store) = memory::open(4, clock.clone());
     let (appended, stands_still) = (Mutex::default(), Mutex::default());
@@ -177,7 +182,7 @@ fn bed(failing: Failing) -> Bed {
     let ingress = ingresses.open(IngressSpec {
         stream: "pieces".parse().unwrap(),
         partitions: 2,
-        gate: GateKind::Off,
+        gate,
         keys_for: KEYS_FOR,
     });
     Bed { log, store, clock, ingress }
@@ -281,6 +286,31 @@ async fn a_key_is_free_again_when_workers_have_forgotten_it_and_not_before() {
     bed.pass(Duration::from_secs(61)).await;
     bed.keyed("a", b"two").await.unwrap();
     assert_eq!(bed.keyed("a", b"one").await, Err(ClaimError::Reused.into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_gate_refuses_or_delays_counts_as_demand() {
+    let bed = gated(Failing::new(), GateKind::Adaptive);
+    let (demand, deadline) = (bed.ingress.demand(), Instant::now() + POST_WITHIN);
+    let records = |count: usize| {
+        let mut records = RecordsMut::default();
+        (0..count).for_each(|_| records.push(b"{}"));
+        records.freeze()
+    };
+    assert!(bed.ingress.append(0, records(3), None, deadline).await.is_ok());
+    assert_eq!((demand.refused(), demand.delayed()), (0, 0));
+    // Nothing is applied: the gate paces posts, delays some and refuses the rest.
+    for seconds in 1..=20 {
+        bed.ingress.gate().lag(Duration::from_secs(3 + seconds));
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let soon = Instant::now() + POST_WITHIN;
+    let posts = (0..100).map(|_| bed.ingress.append(0, records(5), None, soon));
+    let outcomes = join_all(posts).await;
+    let refused = outcomes.iter().filter(|outcome| outcome.is_err()).count() as u64;
+    assert!(refused > 0 && refused < 100, "{refused}");
+    assert_eq!(demand.refused(), 5 * refused);
+    assert!(demand.delayed() > 0);
 }
 
 #[tokio::test(start_paused = true)]

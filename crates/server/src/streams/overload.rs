@@ -119,7 +119,7 @@ async fn writers_of_lines_hear_of_overload_in_the_words_of_their_database() {
 async fn a_stream_that_nobody_works_on_is_taken_for_one_that_is_behind() {
     let (bed, mut metrics) = (bed(), Metrics::new("0"));
     // A node that has not joined: it knows of no worker, its own or another's.
-    let cluster = Cluster::new(Box::new(|_| 1), Resolvers::default(), &mut metrics);
+    let cluster = Cluster::new(Resolvers::default(), &mut metrics);
     bed.ingresses.follow_lag(cluster);
     sleep(Duration::from_secs(4)).await;
     for _ in 0..10 {

@@ -3,11 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use consort_cluster::format::encode;
+use consort_cluster::scaling::{self, NodeSignal, ScaleCell, ScaleSignal};
 use consort_cluster::worker::{ResolveError, Resume};
 use consort_cluster::{
-    ClusterNode, Ended, Left, Observer, Options, Part, Role, Runtime, Tenure, TokioRuntime,
+    ClusterNode, Ended, Left, Observer, Options, Part, Role, Roster, Runtime, ScaleSettings,
+    Tenure, TokioRuntime, UnmeasuredLoad, keys,
 };
-use consort_kernel::{Name, Partition, Store, SystemClock, SystemEntropy, memory};
+use consort_kernel::{
+    Commit, Name, Operation, Partition, Store, SystemClock, SystemEntropy, Timestamp, memory,
+};
 use consort_server::{Cluster, Metrics, Resolved, Resolver, Resolvers, Resolving};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -84,6 +89,7 @@ async fn join(
         runtime,
         entropy: Arc::new(SystemEntropy),
         observer,
+        load: Arc::new(UnmeasuredLoad),
     };
     ClusterNode::join(options).await.unwrap()
 }
@@ -92,8 +98,7 @@ async fn serve() -> (Running, Cluster) {
     let mut metrics = Metrics::new("1.2.3");
     let resolvers = Resolvers::default();
     resolvers.add(Arc::new(ToyResolver));
-    let cluster =
-        Cluster::new(Box::new(|status| status.nodes.len() as u64 + 1), resolvers, &mut metrics);
+    let cluster = Cluster::new(resolvers, &mut metrics);
     let mut options = options();
     options.routes = cluster.routes();
     options.probes = vec![cluster.probe()];
@@ -158,7 +163,7 @@ async fn nodes_and_roles_are_shown_and_measured() {
     let shown = &answer["nodes"][0];
     assert_eq!((&shown["id"], &shown["address"]), (&json!("a"), &json!("127.0.0.1:7400")));
     assert_eq!((&shown["live"], &shown["draining"]), (&json!(true), &json!(false)));
-    assert_eq!(answer["wanted"], 2);
+    assert_eq!(answer.get("wanted"), None, "no scaler has decided");
     let role = &answer["roles"][1];
     assert_eq!((&role["role"], &role["owner"]), (&json!("worker:s/0"), &json!("a")));
     assert_eq!((&role["epoch"], &role["lag"]), (&json!(1), &json!(1500)));
@@ -172,10 +177,53 @@ async fn nodes_and_roles_are_shown_and_measured() {
         r#"consort_cluster_lag_seconds{kind="worker"} 1.5"#,
         r#"consort_cluster_handover_pause_seconds_count{cause="first"} 2"#,
         r#"consort_cluster_nodes{state="live"} 1"#,
-        "consort_cluster_nodes_wanted{} 2",
     ] {
         assert!(metrics.lines().any(|shown| shown == line), "{line} in\n{metrics}");
     }
+}
+
+/// A decision for the only live node, made so long ago.
+async fn decide(store: &Arc<dyn Store>, ago: Duration) {
+    let now = Timestamp(store.now().await.unwrap().0 - ago.as_millis() as u64);
+    let signal = ScaleSignal { nodes: vec![NodeSignal::default()], ..ScaleSignal::default() };
+    let state = scaling::decide(&signal, None, &ScaleSettings::default(), now);
+    let value = encode(&ScaleCell { epoch: 1, state });
+    let put = Operation::Put { key: keys::scale(), value };
+    store.commit(keys::SHARD, Commit::of([put])).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_number_of_nodes_wanted_is_shown_while_it_is_fresh_and_asking_changes_nothing() {
+    let (server, cluster) = serve().await;
+    let store = store();
+    decide(&store, Duration::from_secs(50)).await;
+    let node = join("a", &store, &["worker:s/0"], cluster.observer()).await;
+    cluster.joined(node.handle());
+    let cell = || async { Roster::read(&*store).await.unwrap().scale };
+    let before = cell().await;
+    for _ in 0..200 {
+        let answer: Value = serde_json::from_str(&get(&server, "/cluster").await.body).unwrap();
+        assert_eq!((&answer["wanted"], &answer["scaling"]["wanted"]), (&json!(1), &json!(1)));
+        assert!(answer["scaling"]["why"].as_str().is_some_and(|why| !why.is_empty()), "{answer}");
+        assert_eq!(answer["scaling"]["limited_by"], Value::Null);
+    }
+    let wanted = "consort_cluster_nodes_wanted{} 1";
+    assert!(server.metrics().await.lines().any(|line| line == wanted));
+    assert_eq!(cell().await, before);
+
+    decide(&store, Duration::from_secs(61)).await;
+    let old = within(async {
+        loop {
+            let answer: Value = serde_json::from_str(&get(&server, "/cluster").await.body).unwrap();
+            if answer.get("wanted").is_none() {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
+    assert_eq!(old.await.get("scaling"), None);
+    let metrics = server.metrics().await;
+    assert!(!metrics.contains("consort_cluster_nodes_wanted{}"), "{metrics}");
 }
 
 #[tokio::test]

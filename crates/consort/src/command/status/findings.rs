@@ -60,8 +60,8 @@ fn summary(cluster: &Cluster) -> String {
     let live = cluster.status.nodes.iter().filter(|node| node.live).count();
     let nodes = count(live, "live node");
     let wanted = match cluster.wanted {
-        wanted if wanted == live as u64 => String::new(),
-        wanted => format!(" ({wanted} wanted)"),
+        Some(wanted) if wanted != live as u64 => format!(" ({wanted} wanted)"),
+        _ => String::new(),
     };
     format!("{nodes}{wanted}, {}", count(cluster.status.roles.len(), "role"))
 }
@@ -155,7 +155,21 @@ fn notes(status: &ClusterStatus) -> Vec<String> {
         .iter()
         .map(|cell| format!("the node that answered cannot read a cell of the cluster, {cell}"));
     let all = [capped(leaving.collect()), capped(dead.collect()), capped(unreadable.collect())];
-    all.into_iter().flatten().collect()
+    all.into_iter().flatten().chain(scaling(status)).collect()
+}
+
+/// Why so many nodes are wanted, where that asks for something or names a limit.
+fn scaling(status: &ClusterStatus) -> Option<String> {
+    let scaling = status.scaling.as_ref()?;
+    let live = status.nodes.iter().filter(|node| node.live && !node.draining).count();
+    if let Some(limit) = scaling.limited_by {
+        let (limit, why) = (limit.as_str(), &scaling.why);
+        return Some(format!("the number of nodes is limited ({limit}); it {why}"));
+    }
+    let since = short(Duration::from_millis(status.now.saturating_sub(scaling.since)));
+    let are = if scaling.wanted == 1 { "node is" } else { "nodes are" };
+    (scaling.wanted != live as u64)
+        .then(|| format!("{} {are} wanted since {since}, {}", scaling.wanted, scaling.why))
 }
 
 /// `worker:rides/1, worker:rides/2, worker:rides/3 and 4 more`
@@ -178,8 +192,9 @@ fn count(number: usize, of: &str) -> String {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use consort_cluster::scaling::ScaleEvidence;
     use consort_cluster::status::{NodeStatus, RefusalStatus};
-    use consort_cluster::{Pause, PauseCause, Role};
+    use consort_cluster::{Pause, PauseCause, Role, ScalingStatus};
 
     use super::*;
 
@@ -209,6 +224,17 @@ pub(super) mod tests {
             stopped: None,
             pause: None,
             refusals: vec![],
+        }
+    }
+
+    fn scaling() -> ScalingStatus {
+        ScalingStatus {
+            wanted: 3,
+            why: "2 → 3: rides/0 lags by 7.0s".into(),
+            limited_by: None,
+            since: NOW - 65_000,
+            decided: NOW,
+            evidence: ScaleEvidence::default(),
         }
     }
 
@@ -252,8 +278,9 @@ pub(super) mod tests {
             },
             RoleStatus { refusals, ..role("worker:rides/4", None, 7) },
         ];
-        let status = ClusterStatus { now: NOW, nodes, roles, unreadable: vec![] };
-        Cluster { status, wanted: 3 }
+        let status =
+            ClusterStatus { now: NOW, nodes, roles, unreadable: vec![], scaling: Some(scaling()) };
+        Cluster { status, wanted: Some(3) }
     }
 
     #[test]
@@ -266,6 +293,7 @@ Something is wrong:
 - worker:rides/4 was given up by 'c', which takes it again in 28s at the earliest: it stood still
 Note: 'b' is about to leave, with 2 roles to hand over
 Note: 'c' at 127.0.0.1:7402 ended without leaving; others take its roles, and it is forgotten after an hour
+Note: 3 nodes are wanted since 1m 5s, 2 → 3: rides/0 lags by 7.0s
 2 live nodes (3 wanted), 6 roles.";
         assert_eq!(Findings::of(&fixture()).to_string(), expected);
     }
@@ -276,9 +304,9 @@ Note: 'c' at 127.0.0.1:7402 ended without leaving; others take its roles, and it
             now: NOW,
             nodes: vec![node("a", 7400, 0, 1)],
             roles: vec![role("worker:rides/0", Some("a"), 1)],
-            unreadable: vec![],
+            ..ClusterStatus::default()
         };
-        let findings = Findings::of(&Cluster { status, wanted: 1 });
+        let findings = Findings::of(&Cluster { status, wanted: Some(1) });
         assert_eq!(findings.to_string(), "1 live node, 1 role; all is well.");
     }
 
@@ -292,8 +320,8 @@ Note: 'c' at 127.0.0.1:7402 ended without leaving; others take its roles, and it
         roles.extend((32..60).map(|n| hindered(n, &format!("its own {n}"))));
         roles.extend((60..64).map(|n| role(&format!("worker:rides/{n}"), None, 1)));
         let nodes = vec![node("a", 7400, 0, 1)];
-        let status = ClusterStatus { now: NOW, nodes, roles, unreadable: vec![] };
-        let wrong = Findings::of(&Cluster { status, wanted: 1 }).wrong;
+        let status = ClusterStatus { now: NOW, nodes, roles, ..ClusterStatus::default() };
+        let wrong = Findings::of(&Cluster { status, wanted: None }).wrong;
         assert_eq!(
             wrong[0],
             "4 roles have no owner: worker:rides/60, worker:rides/61, worker:rides/62 and 1 more"
@@ -304,9 +332,9 @@ Note: 'c' at 127.0.0.1:7402 ended without leaving; others take its roles, and it
             now: NOW,
             nodes: vec![node("a", 7400, 0, 1)],
             roles: (0..32).map(|n| hindered(n, "no store")).collect(),
-            unreadable: vec![],
+            ..ClusterStatus::default()
         };
-        let wrong = Findings::of(&Cluster { status, wanted: 1 }).wrong;
+        let wrong = Findings::of(&Cluster { status, wanted: None }).wrong;
         assert_eq!(
             wrong,
             [

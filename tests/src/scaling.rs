@@ -1,0 +1,178 @@
+//! A trial of scaling: `consort up` follows a load that rises and falls, while a node is killed at the peak. Afterwards
+//! every view equals an independent count of the posts that were acknowledged.
+
+pub mod capped;
+pub mod load;
+pub mod pauses;
+pub mod up;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use consort_client::Cluster;
+use consort_cluster::PauseCause;
+use consort_testbed::eventually;
+use tokio::time::Instant;
+
+use crate::lifts::servers::{Servers, Upon};
+use crate::seed::seed;
+use load::{PostLoad, PostSender, Rides};
+use pauses::Pauses;
+use up::Up;
+
+/// What one record costs a node: a hundred a second fill it.
+const COST: Duration = Duration::from_millis(10);
+
+/// Posts a second: what one node does, what three do with something to spare, and hardly any.
+const LOW: f64 = 50.0;
+const HIGH: f64 = 220.0;
+const END: f64 = 5.0;
+
+/// How long each phase may take. It bounds a hang, and is no measure of speed: steps up are half a minute apart.
+const PHASE_WITHIN: Duration = Duration::from_secs(180);
+
+/// Between two looks at the cluster.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// Short, so that much happens within a trial.
+const SETTINGS: [&str; 3] = ["cluster.lease=2s", "cluster.heartbeat=200ms", "scale.down_after=10s"];
+
+/// A trial.
+#[derive(Clone, Copy, Debug)]
+pub struct ScalingTrial {
+    /// What it is called; also the names of its nodes begin with it.
+    pub name: &'static str,
+    /// The program, which is `env!("CARGO_BIN_EXE_capped-consort")`.
+    pub program: &'static str,
+    /// What the nodes stand on.
+    pub upon: Upon,
+}
+
+struct Stage {
+    up: Up,
+    pauses: Pauses,
+    began: Instant,
+}
+
+impl ScalingTrial {
+    /// Runs it with lift rides.
+    pub async fn run(self) {
+        self.run_with(vec![Arc::new(Rides::default())]).await;
+    }
+
+    /// Runs it with these kinds of posts, all of them all the time.
+    ///
+    /// # Panics
+    ///
+    /// If the nodes do not follow the load, or an acknowledged post is missing or counts twice.
+    pub async fn run_with(self, senders: Vec<Arc<dyn PostSender>>) {
+        let servers = Servers::start(self.upon).await;
+        let prefix = format!("{}-{}", self.name, std::process::id());
+        let up = Up::start(self.program, &prefix, &servers.engine(), 3, COST, &SETTINGS);
+        let mut stage = Stage { up, pauses: Pauses::default(), began: Instant::now() };
+        stage.until("one node works", |cluster| live(cluster) == 1 && works(cluster)).await;
+        let load = PostLoad::start(senders, stage.up.ports(), LOW, seed(self.name));
+        let started = |cluster: &Cluster| cluster.wanted == Some(1);
+        stage.until("the scaler has decided", started).await;
+
+        load.set_rate(HIGH);
+        stage.tell("the load rises", &load);
+        stage.until("three nodes work", |cluster| live(cluster) == 3 && works(cluster)).await;
+        stage.tell("three nodes work", &load);
+        let before = stage.up.cluster().await.map(|cluster| youngest(&cluster));
+        stage.up.kill_node(2);
+        let is_back = |cluster: &Cluster| Some(youngest(cluster)) > before;
+        stage.until("another process has its id", is_back).await;
+        stage.until("it works", |cluster| live(cluster) == 3 && works(cluster)).await;
+        stage.tell("a killed node is back", &load);
+
+        load.set_rate(END);
+        stage.until("two nodes are left", |cluster| live(cluster) == 2).await;
+        stage.until("one node is left", |cluster| live(cluster) == 1 && works(cluster)).await;
+        stage.tell("one node is left", &load);
+        let acknowledged = load.count();
+        let senders = load.stop().await;
+        let address = stage.up.address(1);
+        for sender in &senders {
+            let what = format!("the answers equal the count of {} posts", sender.count());
+            exact(&what, &**sender, &address).await;
+        }
+        stage.has_followed(acknowledged);
+        assert_eq!(stage.up.terminate().await, Some(0), "{}", stage.up.output());
+        assert!(stage.up.node_pids().is_empty(), "nothing is left behind");
+    }
+}
+
+impl Stage {
+    /// Looks at the cluster until it is as it should be, and takes note of every pause meanwhile.
+    async fn until(&mut self, what: &str, fits: impl Fn(&Cluster) -> bool) {
+        let deadline = Instant::now() + PHASE_WITHIN;
+        loop {
+            if let Some(cluster) = self.up.cluster().await {
+                self.pauses.note(&cluster);
+                if fits(&cluster) {
+                    return;
+                }
+                assert!(Instant::now() < deadline, "{what}: never; at last {cluster:#?}");
+            }
+            assert!(self.up.exit_code().is_none(), "`consort up` runs until {what}");
+            assert!(Instant::now() < deadline, "{what}: never, and no node answers");
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    fn tell(&self, what: &str, load: &PostLoad) {
+        eprintln!("{:7.1?} {what}; {} posts acknowledged", self.began.elapsed(), load.count());
+    }
+
+    /// Looks whether every step was decided for a reason and in order, and shows what it took.
+    fn has_followed(&self, acknowledged: usize) {
+        let decisions = self.up.decisions();
+        eprintln!("{acknowledged} posts; {}\n{decisions:#?}", self.pauses.report());
+        let numbers: Vec<u64> = decisions.iter().map(|(_, after, _)| *after).collect();
+        let changes: Vec<(u64, u64)> = decisions
+            .iter()
+            .map(|(before, after, _)| (*before, *after))
+            .filter(|(before, after)| before != after)
+            .collect();
+        assert_eq!(changes, [(0, 1), (1, 2), (2, 3), (3, 2), (2, 1)], "{numbers:?}");
+        assert!(decisions.iter().all(|(_, _, why)| !why.is_empty()));
+        assert!(!self.pauses.of_cause(PauseCause::HandedOver).is_empty(), "roles were handed over");
+        assert!(!self.pauses.of_cause(PauseCause::TakenOver).is_empty(), "roles were taken over");
+        let retired = self.up.output().matches("hands its roles over and leaves").count();
+        assert_eq!(retired, 2, "both nodes left by draining");
+    }
+}
+
+fn live(cluster: &Cluster) -> usize {
+    cluster.status.nodes.iter().filter(|node| node.live && !node.draining).count()
+}
+
+/// When the node joined that joined last.
+fn youngest(cluster: &Cluster) -> u64 {
+    cluster.status.nodes.iter().map(|node| node.since).max().unwrap_or_default()
+}
+
+/// Whether every role has an owner that works, and every live node has some.
+fn works(cluster: &Cluster) -> bool {
+    let roles = &cluster.status.roles;
+    let owned = roles.iter().all(|role| role.owner.is_some() && role.ready);
+    let nodes = cluster.status.nodes.iter().filter(|node| node.live);
+    let shared = nodes.clone().all(|node| {
+        roles
+            .iter()
+            .any(|role| role.role.kind() == "worker" && role.owner.as_ref() == Some(&node.id))
+    });
+    owned && shared && !roles.is_empty()
+}
+
+async fn exact(what: &str, sender: &dyn PostSender, address: &str) {
+    eventually(what, PHASE_WITHIN, || async {
+        let differences = sender.differences(address).await;
+        if !differences.is_empty() {
+            eprintln!("not yet: {} and more", differences[0]);
+        }
+        differences.is_empty()
+    })
+    .await;
+}
