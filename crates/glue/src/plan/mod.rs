@@ -266,7 +266,7 @@ fn word_place(record: &Record<'_>) -> WordPlace {
 }
 
 fn waiter(record: &Record<'_>, wanted: bool) -> Option<OutcomeKey> {
-    wanted.then(|| OutcomeKey {
+    wanted.then_some(OutcomeKey {
         partition: record.partition.index,
         producer: record.producer.0,
         sequence: record.sequence,
