@@ -3,8 +3,8 @@
 //! the log alone.
 
 mod account;
-mod reference;
 mod stage;
+mod stored;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use consort_cluster::Part;
 use consort_cluster::mutation::Mutation;
+use consort_glue::fold::FoldRule;
 use consort_kernel::Shard;
 use consort_kernel::memory::ShardImage;
 
@@ -65,32 +66,8 @@ const FAULTS: [FaultKind; 9] = [
 pub enum GlueTwist {
     /// One of the worker's.
     Worker(Mutation),
-    /// One of the fold's. It is broken in the reference, which is the same as breaking it in the plan: the two
-    /// must differ.
+    /// One of the fold's.
     Fold(FoldRule),
-}
-
-/// A rule of the fold of pieces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FoldRule {
-    /// A condition is checked after the repeat (H7).
-    RepeatBeforeCondition,
-    /// A rejected piece uses up its number (H5).
-    RejectedUsesNumber,
-    /// A number that was skipped is late, and no repeat (H2).
-    LateIsNoRepeat,
-    /// The log decides when a gap is over (H3).
-    LogEndsGaps,
-    /// A tombstone keeps the numbers of its sources (H19).
-    TombstoneKeepsNumbers,
-    /// Versions continue through a tombstone (H20).
-    VersionsContinue,
-    /// Pieces behind a halted document wait in it (H29).
-    HaltQueues,
-    /// Retry and discard name the place of the halting piece (H31).
-    WordsNameThePlace,
-    /// An idempotency key counts for one document (H6).
-    KeysAreOfOneDocument,
 }
 
 struct Run {
@@ -112,14 +89,9 @@ pub fn run(seed: u64, twist: Option<GlueTwist>) -> Result<Coverage, String> {
     let delay = Dice::new(seed, "delay").pick(&DELAYS).unwrap_or_default();
     let world = World::with_faults(seed, SHARDS, faults.delayed(delay));
     let stage = Arc::new(GlueStage::new(seed, &world));
-    let (mutation, broken) = match twist {
-        Some(GlueTwist::Worker(mutation)) => (Some(mutation), None),
-        Some(GlueTwist::Fold(rule)) => (None, Some(rule)),
-        None => (None, None),
-    };
     let mut run = Run {
-        crew: crew(&stage, mutation),
-        account: Account::new(Arc::clone(&stage), broken),
+        crew: crew(&stage, twist),
+        account: Account::new(Arc::clone(&stage)),
         stage,
         dice: Dice::new(seed, "glue"),
         images: VecDeque::new(),
@@ -133,10 +105,10 @@ pub fn run(seed: u64, twist: Option<GlueTwist>) -> Result<Coverage, String> {
     Ok(coverage)
 }
 
-fn crew(stage: &Arc<GlueStage>, mutation: Option<Mutation>) -> Crew {
+fn crew(stage: &Arc<GlueStage>, twist: Option<GlueTwist>) -> Crew {
     let staged = Arc::clone(stage);
     let start = move |world: &World, dice: &Dice, node| -> Arc<dyn Part> {
-        let station = GlueStation::new(&staged, world, node, mutation);
+        let station = GlueStation::new(&staged, world, node, twist);
         let dice = Dice::new(dice.below(u64::MAX), &format!("sender of {node}"));
         let sender = send(Arc::clone(&staged), station.appender(), world.runtime(node), dice);
         world.runtime(node).spawn("sender", sender);

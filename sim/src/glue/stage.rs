@@ -9,6 +9,7 @@ use bytes::Bytes;
 use consort_cluster::mutation::Mutation;
 use consort_cluster::worker::{self, Control};
 use consort_cluster::{Appender, Collector, Ended, Lanes, Part, Role, Runtime, Tenure};
+use consort_glue::fold::FoldRules;
 use consort_glue::part::{GlueOptions, GluePart, TIMER};
 use consort_glue::stored::word::{PART, Replacement};
 use consort_glue::stored::{Condition, DocumentHead, GlueWord, SourceNumber, WordAction};
@@ -22,6 +23,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
+use super::GlueTwist;
 use crate::dice::Dice;
 use crate::runtime::NodeRuntime;
 use crate::world::{World, at_once};
@@ -103,7 +105,7 @@ impl GlueStage {
     }
 }
 
-/// A node's part, with a rule of the worker broken if that is wanted.
+/// A node's part, with a rule broken if that is wanted.
 #[derive(Debug)]
 pub(super) struct GlueStation {
     part: GluePart,
@@ -116,8 +118,13 @@ impl GlueStation {
         stage: &GlueStage,
         world: &World,
         node: u32,
-        mutation: Option<Mutation>,
+        twist: Option<GlueTwist>,
     ) -> Self {
+        let (mutation, rules) = match twist {
+            Some(GlueTwist::Worker(mutation)) => (Some(mutation), FoldRules::default()),
+            Some(GlueTwist::Fold(rule)) => (None, FoldRules::without(rule)),
+            None => (None, FoldRules::default()),
+        };
         let log: Arc<dyn Log> = world.node_log(node);
         let store: Arc<dyn Store> = world.node_store(node);
         let runtime: Arc<dyn Runtime> = world.runtime(node);
@@ -145,7 +152,8 @@ impl GlueStation {
             queues: Vec::new(),
             cache: CACHE,
         };
-        let part = match GluePart::new(&[Arc::clone(&stage.collection)], options) {
+        let collections = [Arc::clone(&stage.collection)];
+        let part = match GluePart::with_rules(&collections, options, rules) {
             Ok(part) => part,
             Err(error) => panic!("the stage is built wrongly: {error}"),
         };

@@ -2,7 +2,7 @@
 
 use consort_kernel::Timestamp;
 
-use super::{Effects, Fold, IncomingPiece};
+use super::{Effects, Fold, FoldRule, IncomingPiece};
 use crate::stored::{DocumentFlow, HaltCause, Halting, KeyOutcome, PendingState, PieceOutcome};
 use crate::{PiecePlace, Reason, Rejection, TenantCounter};
 
@@ -13,11 +13,18 @@ impl Fold<'_> {
         if self.state.head.flow == DocumentFlow::Releasing {
             self.release();
         }
-        if !self.is_repeat(incoming, keys) {
+        #[cfg(feature = "mutations")]
+        self.end_overdue_gap(incoming);
+        if let Some(rejection) = self.unmet_before_repeat(incoming) {
+            self.reject(incoming, &rejection);
+        } else if !self.is_repeat(incoming, keys) {
             match self.state.head.flow {
                 DocumentFlow::Open => self.judge(incoming),
                 DocumentFlow::Halted if self.ends_gap(incoming) => {
                     self.end_halt_at_gap();
+                    self.judge(incoming);
+                }
+                DocumentFlow::Halted if !self.rules.keep(FoldRule::HaltQueues) => {
                     self.judge(incoming);
                 }
                 DocumentFlow::Halted | DocumentFlow::Releasing => self.queue(incoming),
@@ -36,6 +43,29 @@ impl Fold<'_> {
         self.count(TenantCounter::Received, 1);
         self.reject(incoming, rejection);
         self.finish(incoming.time)
+    }
+
+    /// Why the condition of a piece fails that may be a repeat: checked only where the order of checks is broken.
+    fn unmet_before_repeat(&self, incoming: &IncomingPiece<'_>) -> Option<Rejection> {
+        if self.rules.keep(FoldRule::RepeatBeforeCondition) {
+            return None;
+        }
+        incoming.piece.condition.and_then(|condition| self.unmet(condition))
+    }
+
+    /// Ends a gap at its deadline, as a node with a clock of its own would.
+    #[cfg(feature = "mutations")]
+    fn end_overdue_gap(&mut self, incoming: &IncomingPiece<'_>) {
+        let word = super::word(self.collection, (self.tenant, self.id), self.state);
+        if let Some((deadline, word)) = word
+            && let crate::stored::WordAction::Gap { source, number } = word.action
+            && deadline <= incoming.time
+            && !self.rules.keep(FoldRule::LogEndsGaps)
+        {
+            let at = WordPlace { place: incoming.place, time: incoming.time };
+            self.gap_is_over(&source, number, at);
+            self.release();
+        }
     }
 
     /// Whether the piece is the missing one that the document halts for.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::effects::NewVersion;
 use super::gap::AtFullCell;
 use super::tree::{DocumentTree, check_row_size};
-use super::{Fold, IncomingPiece};
+use super::{Fold, FoldRule, IncomingPiece};
 use crate::bounds::{HISTORY_STRIDE, MAX_SOURCES};
 use crate::cells::TenantCounter;
 use crate::collection::{DocumentFormat, FeedContent, OnReject};
@@ -132,7 +132,7 @@ impl Fold<'_> {
     }
 
     /// Why a condition does not hold.
-    fn unmet(&self, condition: Condition) -> Option<Rejection> {
+    pub(super) fn unmet(&self, condition: Condition) -> Option<Rejection> {
         let head = &self.state.head;
         let present = head.tag().filter(|_| head.existence == Existence::Live);
         let holds = match condition {
@@ -213,17 +213,25 @@ impl Fold<'_> {
         let number = piece.source.and_then(|number| {
             self.source_index(number.source).map(|index| (index as u8, number.seq))
         });
+        let rules = self.rules;
         let head = &mut self.state.head;
         let (was, size_before) = (head.version, head.size);
         let creates = head.existence != Existence::Live;
         if creates {
             head.life = Some(incoming.place);
+            if !rules.keep(FoldRule::VersionsContinue) {
+                head.version = 0;
+            }
         }
         head.version += 1;
         head.existence = if tree.is_some() { Existence::Live } else { Existence::Deleted };
         head.time = incoming.time;
         head.size = tree.as_ref().map_or(0, |tree| tree.size() as u64);
         head.current = number;
+        if tree.is_none() && !rules.keep(FoldRule::TombstoneKeepsNumbers) {
+            head.sources.clear();
+            head.current = None;
+        }
         let tag = DocumentTag { life: head.life.unwrap_or(incoming.place), version: head.version };
         let grown = head.size as i64 - size_before as i64;
         self.state.tree = tree;

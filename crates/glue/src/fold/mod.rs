@@ -11,6 +11,7 @@ mod judge;
 mod numbers;
 mod release;
 mod repeat;
+mod rules;
 mod state;
 mod tree;
 mod words;
@@ -32,6 +33,7 @@ use crate::{PiecePlace, PieceRecord, Rejection};
 pub use accept::WordPlace;
 pub use deadline::word;
 pub use effects::{Effects, NewVersion};
+pub use rules::{FoldRule, FoldRules};
 pub use state::DocumentState;
 pub use tree::{DocumentTree, check_piece};
 
@@ -91,6 +93,7 @@ pub struct Fold<'a> {
     careful: bool,
     /// Whether earlier records changed the state.
     changed_before: bool,
+    rules: FoldRules,
 }
 
 impl<'a> Fold<'a> {
@@ -102,7 +105,22 @@ impl<'a> Fold<'a> {
     ) -> Self {
         let changed_before = std::mem::take(&mut state.changed);
         let effects = Effects::default();
-        Fold { collection, tenant, id, state, effects, released: 0, careful: false, changed_before }
+        Fold {
+            collection,
+            tenant,
+            id,
+            state,
+            effects,
+            released: 0,
+            careful: false,
+            changed_before,
+            rules: FoldRules::default(),
+        }
+    }
+
+    /// The fold by these rules.
+    pub(crate) fn with_rules(self, rules: FoldRules) -> Self {
+        Fold { rules, ..self }
     }
 
     /// Tries each piece on a copy of the document. A piece on which the format library panics is rejected as
@@ -142,7 +160,9 @@ impl<'a> Fold<'a> {
     ) {
         self.state.changed = true;
         self.move_to(incoming, counter);
-        if let Some(number) = incoming.piece.source {
+        let stays_free =
+            counter == TenantCounter::Rejected && !self.rules.keep(FoldRule::RejectedUsesNumber);
+        if let Some(number) = incoming.piece.source.filter(|_| !stays_free) {
             self.use_number(number, outcome);
         }
         self.remember_key(incoming, outcome);

@@ -1,6 +1,6 @@
 //! The first check: whether a piece came before.
 
-use super::{Fold, IncomingPiece};
+use super::{Fold, FoldRule, IncomingPiece};
 use crate::cells::TenantCounter;
 use crate::stored::{KeyOutcome, PendingState, PieceOutcome, SourceNumber};
 use crate::{Reason, Rejection};
@@ -10,6 +10,9 @@ impl Fold<'_> {
     ///
     /// `keys` are the cells of its idempotency key in all buckets of time that may count.
     pub(super) fn is_repeat(&mut self, incoming: &IncomingPiece<'_>, keys: &[KeyOutcome]) -> bool {
+        if !self.rules.keep(FoldRule::RepeatsAreKnown) {
+            return false;
+        }
         if let Some(first) = self.first_with_key(incoming, keys).cloned() {
             if first.digest == incoming.piece.digest() {
                 self.repeat(incoming, first.outcome);
@@ -32,7 +35,7 @@ impl Fold<'_> {
         if number.seq > source.last {
             return false;
         }
-        if source.is_skipped(number.seq) {
+        if source.is_skipped(number.seq) && self.rules.keep(FoldRule::LateIsNoRepeat) {
             self.reject_late(incoming, number);
         } else if number.seq == source.last {
             let outcome = source.outcome.clone().unwrap_or(PieceOutcome::Repeat);

@@ -2,7 +2,7 @@
 
 use super::accept::WordPlace;
 use super::deadline::is_forgettable;
-use super::{DocumentState, Effects, Fold, IncomingPiece, PieceOrigin};
+use super::{DocumentState, Effects, Fold, FoldRule, IncomingPiece, PieceOrigin};
 use crate::cells::TenantCounter;
 use crate::stored::word::Replacement;
 use crate::stored::{
@@ -50,7 +50,7 @@ impl Fold<'_> {
     }
 
     /// Ends the gap, if the number is still awaited.
-    fn gap_is_over(&mut self, source: &str, number: u64, at: WordPlace) {
+    pub(super) fn gap_is_over(&mut self, source: &str, number: u64, at: WordPlace) {
         let awaited = self.last_number(source) + 1 == number;
         let mut held = self.state.pending.pieces.iter();
         let waits = held.any(|waiting| {
@@ -147,8 +147,10 @@ impl Fold<'_> {
     }
 
     fn halting_at(&self, place: PiecePlace) -> Result<HaltCause, Rejection> {
+        let is_named =
+            |halting: PiecePlace| halting == place || !self.rules.keep(FoldRule::WordsNameThePlace);
         match self.state.head.halting {
-            Some(Halting { place: halting, cause }) if halting == place => Ok(cause),
+            Some(Halting { place: halting, cause }) if is_named(halting) => Ok(cause),
             Some(Halting { place: halting, .. }) => Err(Rejection::new(
                 Reason::NOT_HALTED,
                 format!("the piece at {halting} halts the document, not the one at {place}"),

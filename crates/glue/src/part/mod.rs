@@ -20,6 +20,7 @@ use futures::future::BoxFuture;
 
 use crate::CollectionCells;
 use crate::collection::Collection;
+use crate::fold::FoldRules;
 use crate::plan::{CacheShare, GluePlan};
 use retention::Retention;
 use timer::Timer;
@@ -115,10 +116,22 @@ impl GluePart {
     /// # Errors
     /// If the name of a collection is none.
     pub fn new(collections: &[Arc<Collection>], options: GlueOptions) -> Result<Self, NameError> {
+        GluePart::with_rules(collections, options, FoldRules::default())
+    }
+
+    /// The part for these collections, by these rules.
+    ///
+    /// # Errors
+    /// If the name of a collection is none.
+    pub fn with_rules(
+        collections: &[Arc<Collection>],
+        options: GlueOptions,
+        rules: FoldRules,
+    ) -> Result<Self, NameError> {
         let cache = Arc::new(CacheShare::new(options.cache));
         let folded = |collection: &Arc<Collection>| {
             let (settings, shards) = (Collection::clone(collection), options.store.shards());
-            let plan = GluePlan::new(settings, shards, Arc::clone(&cache))?;
+            let plan = GluePlan::new(settings, shards, Arc::clone(&cache))?.with_rules(rules);
             let cells = CollectionCells::new(&collection.name)?;
             Ok(Folded { collection: Arc::clone(collection), cells, plan: Arc::new(plan) })
         };

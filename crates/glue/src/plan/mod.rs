@@ -18,12 +18,12 @@ use consort_cluster::worker::{
 use consort_kernel::{Key, NameError, Partition, Shard, Timestamp};
 
 use crate::collection::Collection;
-use crate::fold::{Fold, IncomingPiece, PieceOrigin, WordPlace};
+use crate::fold::{Fold, FoldRule, FoldRules, IncomingPiece, PieceOrigin, WordPlace};
 use crate::stored::{GlueWord, KeyOutcome, OutcomeKey, word};
 use crate::{CollectionCells, PiecePlace, PieceRecord};
 
 pub use memory::CacheShare;
-use memory::GlueMemory;
+use memory::{CachedDocument, GlueMemory};
 
 /// Frames of several producers are only nearly in the order of their times. Idempotency keys are kept so much longer
 /// than they can count.
@@ -36,6 +36,7 @@ pub struct GluePlan {
     cells: CollectionCells,
     shards: u16,
     cache: Arc<CacheShare>,
+    rules: FoldRules,
 }
 
 impl GluePlan {
@@ -49,7 +50,12 @@ impl GluePlan {
         cache: Arc<CacheShare>,
     ) -> Result<Self, NameError> {
         let cells = CollectionCells::new(&collection.name)?;
-        Ok(GluePlan { collection, cells, shards, cache })
+        Ok(GluePlan { collection, cells, shards, cache, rules: FoldRules::default() })
+    }
+
+    /// The plan by these rules.
+    pub fn with_rules(self, rules: FoldRules) -> Self {
+        GluePlan { rules, ..self }
     }
 
     /// The collection.
@@ -74,7 +80,7 @@ impl GluePlan {
         let incoming = incoming(record, piece);
         let memory = memory.recall::<GlueMemory>();
         let document = self.document(memory, shard, piece.tenant, piece.id, sheet);
-        let fold = Fold::new(&self.collection, (piece.tenant, piece.id), &mut document.state);
+        let fold = self.fold((piece.tenant, piece.id), document);
         let effects = fold.piece(&incoming, &keys);
         self.write_effects(shard, (piece.tenant, piece.id), effects, sheet);
         memory.touch(&self.cells.head(piece.tenant, piece.id), shard, sheet);
@@ -100,8 +106,21 @@ impl GluePlan {
         let mut buckets = vec![bucket.saturating_sub(1), bucket, bucket.saturating_add(1)];
         buckets.dedup();
         let cell =
-            |bucket| self.cells.id(record.partition.index, bucket, piece.tenant, piece.id, key);
+            |bucket| self.key_cell(record.partition.index, bucket, (piece.tenant, piece.id), key);
         buckets.into_iter().map(cell).collect()
+    }
+
+    fn key_cell(&self, partition: u32, bucket: u64, (tenant, id): (&str, &str), key: &str) -> Key {
+        let id = if self.rules.keep(FoldRule::KeysAreOfOneDocument) { id } else { "" };
+        self.cells.id(partition, bucket, tenant, id, key)
+    }
+
+    fn fold<'a>(
+        &'a self,
+        subject: (&'a str, &'a str),
+        document: &'a mut CachedDocument,
+    ) -> Fold<'a> {
+        Fold::new(&self.collection, subject, &mut document.state).with_rules(self.rules)
     }
 
     /// The cells of a document, unless the memory stands for them.
@@ -169,7 +188,7 @@ impl Plan for GluePlan {
         let (tenant, id) = (word.tenant.as_str(), word.id.as_str());
         let memory = memory.recall::<GlueMemory>();
         let document = self.document(memory, shard, tenant, id, sheet);
-        let fold = Fold::new(&self.collection, (tenant, id), &mut document.state);
+        let fold = self.fold((tenant, id), document);
         let effects = fold.word(&word.action, word_place(record), waiter(record, word.wanted));
         self.write_effects(shard, (tenant, id), effects, sheet);
         memory.touch(&self.cells.head(tenant, id), shard, sheet);

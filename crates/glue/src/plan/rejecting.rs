@@ -12,7 +12,7 @@ use consort_kernel::{FrameKind, Shard};
 use super::memory::{CachedDocument, GlueMemory};
 use super::{GluePlan, decode, glue_word, incoming, waiter, word_place};
 use crate::cells::TenantCounter;
-use crate::fold::{Effects, Fold, IncomingPiece};
+use crate::fold::{Effects, IncomingPiece};
 use crate::stored::{GlueWord, KeyOutcome, OutcomeEntry, PieceOutcome, RejectEntry};
 use crate::{PieceRecord, Reason, Rejection};
 
@@ -77,7 +77,7 @@ impl GluePlan {
     ) -> Tried {
         let (tenant, id) = (incoming.piece.tenant, incoming.piece.id);
         let mut document = self.load(shard, tenant, id, sheet);
-        let fold = Fold::new(&self.collection, (tenant, id), &mut document.state).carefully();
+        let fold = self.fold((tenant, id), &mut document).carefully();
         let effects = match cause {
             RejectCause::Panicked => fold.piece(incoming, keys),
             RejectCause::Oversized(refusal) => {
@@ -103,7 +103,7 @@ impl GluePlan {
         if *cause == RejectCause::Panicked {
             let tried = catch_unwind(AssertUnwindSafe(|| {
                 let mut document = self.load(shard, subject.0, subject.1, sheet);
-                let fold = Fold::new(&self.collection, subject, &mut document.state).carefully();
+                let fold = self.fold(subject, &mut document).carefully();
                 let effects = fold.word(&word.action, word_place(record), waiter);
                 (document, effects)
             }));

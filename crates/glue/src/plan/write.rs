@@ -43,7 +43,7 @@ impl GluePlan {
         }
         for (key, first) in effects.keys {
             let bucket = self.collection.id_bucket(first.time);
-            let cell = self.cells.id(first.place.partition, bucket, tenant, id, &key);
+            let cell = self.key_cell(first.place.partition, bucket, (tenant, id), &key);
             sheet.put(shard, cell, first.encode());
         }
         for (counter, by) in TenantCounter::ALL.into_iter().zip(effects.counts) {

@@ -344,3 +344,26 @@ fn h51_documents_do_not_depend_on_the_cuts_between_slices() {
     let first = results[&1].clone();
     assert!(results.values().all(|result| *result == first), "{results:?}");
 }
+
+/// The missing number comes with a key of another piece while the document halts at its gap: it is rejected and used
+/// up, so a discard has no gap to note.
+#[test]
+fn h31_a_discard_behind_a_gap_that_a_rejected_piece_has_closed_notes_no_gap() {
+    let mut collection = Collection::new("c", DocumentFormat::Json, 8);
+    collection.on_gap = OnGap::Halt;
+    let piece = |content, key, number: Option<u64>| Act::Piece {
+        subject: 0,
+        content,
+        key,
+        number: number.map(|seq| (0, seq)),
+        condition: 0,
+    };
+    let acts = [
+        piece(0, Some(0), None),
+        piece(3, None, Some(2)),
+        Act::Gap { subject: 0, source: 0, number: 1 },
+        piece(4, Some(0), Some(1)),
+        Act::Discard { subject: 0, wrong: false },
+    ];
+    compare(&collection, &acts, &[1], 0);
+}

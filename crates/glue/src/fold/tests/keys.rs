@@ -69,3 +69,22 @@ fn a_key_of_a_waiting_piece_learns_how_the_piece_ended() {
     desk.say(WordAction::Discard { place });
     assert_eq!(applied_version(&desk.send(queued)), Some(4));
 }
+
+#[test]
+fn h4_a_refused_key_leaves_the_number_of_a_held_piece_to_that_piece() {
+    for (on_gap, document, rejected) in
+        [(OnGap::Skip, r#"{"a":[1,3,4]}"#, 1), (OnGap::Reject, r#"{"a":[1]}"#, 3)]
+    {
+        let mut desk = Desk::with_array(|collection| collection.on_gap = on_gap);
+        desk.send(number(1).key("k"));
+        desk.send(number(3));
+        desk.send(number(4));
+        let reused = number(3).key("k");
+        assert_eq!(reason(&desk.send(reused)), Some(Reason::KEY_REUSED));
+        assert_eq!(desk.count(TenantCounter::Held), 2, "both go on waiting");
+        desk.gap_is_over("s", 2);
+        assert_eq!(desk.document().as_deref(), Some(document), "{on_gap:?}");
+        assert_eq!(desk.count(TenantCounter::Rejected), rejected, "{on_gap:?}");
+        assert_eq!(desk.count(TenantCounter::Held), 0, "{on_gap:?}: no piece is left behind");
+    }
+}

@@ -7,13 +7,12 @@ use crate::stored::Existence;
 
 #[test]
 fn h18_forms_without_a_document() {
-    type Settings = fn(&mut Collection);
     let add = r#"[{"op":"add","path":"/b","value":1}]"#;
-    let template: Settings = |collection| collection.template = Some("{\"a\":0}".into());
-    let reject: Settings = |collection| collection.absent = Absent::Reject;
-    let plain: Settings = |_| {};
-    let no_document = Err(Reason::NO_DOCUMENT);
-    let cases: [(Settings, Sent<'_>, Result<&str, Reason>); 7] = [
+    let template: fn(&mut Collection) = |collection| collection.template = Some("{\"a\":0}".into());
+    let reject: fn(&mut Collection) = |collection| collection.absent = Absent::Reject;
+    let plain: fn(&mut Collection) = |_| {};
+    let no_document: Result<&str, Reason> = Err(Reason::NO_DOCUMENT);
+    let cases = [
         (plain, put("[1]"), Ok("[1]")),
         (plain, merge(r#"{"a":1,"b":null}"#), Ok(r#"{"a":1}"#)),
         (reject, merge(r#"{"a":1}"#), no_document),

@@ -39,7 +39,9 @@ impl Subject<'_> {
     }
 
     pub(super) fn skip(&mut self, source: &str, at: At) {
-        if let Some(seq) = self.next_known(source) {
+        let next = self.next_number(source);
+        // A piece that was rejected behind the halt may have used up the last missing number.
+        if let Some(seq) = self.next_known(source).filter(|seq| *seq > next) {
             self.note(source, seq - 1, at);
             self.skip_numbers(source);
         }
