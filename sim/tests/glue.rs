@@ -5,7 +5,7 @@ use consort_glue::fold::FoldRule;
 use consort_sim::Coverage;
 use consort_sim::glue::{GlueTwist, run};
 
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 400;
 
 /// Within so many seeds a broken rule is found.
 const MOST: u64 = 120;
