@@ -5,10 +5,10 @@ use consort_glue::fold::FoldRule;
 use consort_sim::Coverage;
 use consort_sim::glue::{GlueTwist, run};
 
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 400;
 
 /// Within so many seeds a broken rule is found.
-const MOST: u64 = 120;
+const MOST: u64 = 400;
 
 #[test]
 fn collections_come_to_what_the_log_says_whatever_goes_wrong() {
@@ -61,6 +61,11 @@ fn a_memory_that_is_kept_after_a_setback_is_found() {
 #[test]
 fn a_memory_ahead_of_the_mark_is_found() {
     is_found(GlueTwist::Worker(Mutation::TakenPlannedAgain));
+}
+
+#[test]
+fn cells_that_were_read_at_another_mark_are_found() {
+    is_found(GlueTwist::Worker(Mutation::CellsOfAnyMark));
 }
 
 #[test]

@@ -18,4 +18,6 @@ pub enum Mutation {
     MemoryKept,
     /// Records that all shards have taken are planned again.
     TakenPlannedAgain,
+    /// Cells of a slice are planned on, whatever the mark was when they were read.
+    CellsOfAnyMark,
 }

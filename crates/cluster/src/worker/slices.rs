@@ -7,6 +7,7 @@ use std::any::Any;
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use bytes::Bytes;
 use consort_kernel::limits::PAGE_ROWS;
 use consort_kernel::{Key, Shard};
 
@@ -93,7 +94,7 @@ impl Worker {
         planner: &mut Planner<'_>,
     ) -> Result<(), Setback> {
         let (stand, progress) = (planner.stand.clone(), planner.progress);
-        let outcome = match self.read_slice(planner, true).await {
+        let outcome = match self.read_slice(loaded, planner, true).await {
             Ok(cells) => self.commit_slice(loaded, planner, cells).await,
             Err(fault) => Err(fault),
         };
@@ -109,7 +110,7 @@ impl Worker {
         // The memory and the sheet hold a part of the record. Without them it names all of its cells.
         *planner.memory = Memory::default();
         planner.sheet = self.sheet(loaded, ReadCells::default()).with_full_steps(SLICE_STEPS);
-        match self.read_slice(planner, true).await {
+        match self.read_slice(loaded, planner, true).await {
             Ok(cells) => planner.sheet.know(cells),
             // A record whose cells cannot be named is rejected without cells.
             Err(SliceFault::Record(_)) => {}
@@ -134,7 +135,7 @@ impl Worker {
         loaded: &mut Loaded,
         planner: &mut Planner<'_>,
     ) -> Result<(), SliceFault> {
-        let cells = self.read_slice(planner, false).await?;
+        let cells = self.read_slice(loaded, planner, false).await?;
         self.commit_slice(loaded, planner, cells).await
     }
 
@@ -142,6 +143,7 @@ impl Worker {
     /// the first record whose cells are not among them; with the first record, if it is to be alone.
     async fn read_slice(
         &self,
+        loaded: &Loaded,
         planner: &mut Planner<'_>,
         alone: bool,
     ) -> Result<ReadCells, SliceFault> {
@@ -158,14 +160,36 @@ impl Worker {
         assert!(elsewhere.is_none(), "a plan that folds by slices has one shard: {elsewhere:?}");
         let keys: Vec<Key> = cells.into_iter().map(|(_, key)| key).collect();
         let first = records.first().map_or(0, |(_, needed)| *needed);
-        let mut values = self.read_page(shard, &keys).await.map_err(SliceFault::Setback)?;
+        let mut values = self.read_of_mark(loaded, shard, &keys).await?;
         while values.len() < first {
-            let more = self.read_page(shard, &keys[values.len()..]).await;
-            values.extend(more.map_err(SliceFault::Setback)?);
+            values.extend(self.read_of_mark(loaded, shard, &keys[values.len()..]).await?);
         }
         let behind = records.iter().find(|(_, needed)| *needed > values.len());
         planner.until = behind.map(|(at, _)| *at).or(until);
         Ok(keys.into_iter().map(|key| (shard, key)).zip(values).collect())
+    }
+
+    /// Reads a page of cells, and the mark with them: what is planned on them is committed to this mark, and must
+    /// have been read at it. The commit's own expectation does not say so: a late commit of an owner before may move
+    /// the mark, the cells be read, and a fail-over take the commit and the mark back.
+    async fn read_of_mark(
+        &self,
+        loaded: &Loaded,
+        shard: Shard,
+        keys: &[Key],
+    ) -> Result<Vec<Option<Bytes>>, SliceFault> {
+        let page = keys.iter().take(PAGE_ROWS - 1).cloned();
+        let page: Vec<Key> = std::iter::once(self.cells.mark()).chain(page).collect();
+        let mut values = self.read_page(shard, &page).await.map_err(SliceFault::Setback)?;
+        let expected = loaded.marks.get(&shard).and_then(|held| held.raw.as_ref());
+        let is_expected = values.remove(0).as_ref() == expected;
+        #[cfg(feature = "mutations")]
+        let is_expected =
+            is_expected || self.mutation == Some(crate::mutation::Mutation::CellsOfAnyMark);
+        if !is_expected {
+            return Err(SliceFault::Setback(Setback::Stale));
+        }
+        Ok(values)
     }
 
     /// Plans the slice, and commits it step by step.
