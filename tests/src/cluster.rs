@@ -105,7 +105,8 @@ async fn all_owned(nodes: &Nodes) {
             let status = operator::cluster(address).await.ok()?.status;
             let live = status.nodes.iter().filter(|node| node.live).map(|node| &node.id);
             let works = status.roles.iter().all(|role| role.owner.is_some() && role.ready);
-            (works && status.roles.len() == tally::roles().len() && live.eq(&ids)).then_some(())
+            // Those of the tally, and the scaler.
+            (works && status.roles.len() == tally::roles().len() + 1 && live.eq(&ids)).then_some(())
         })
         .await;
     }
