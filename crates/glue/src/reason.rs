@@ -19,7 +19,7 @@ pub struct Reason {
 pub struct Rejection {
     /// Why.
     pub reason: Reason,
-    /// What happened, to which operation and place, for whoever sent the piece.
+    /// The cause with its operation and place, for the sender of the piece.
     pub detail: String,
 }
 

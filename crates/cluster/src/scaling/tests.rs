@@ -384,5 +384,5 @@ async fn reading_the_status_a_thousand_times_changes_no_decision() {
     assert_eq!(asked.state().await.wanted, 2);
     asked.pass(61);
     let status = crate::ClusterStatus::read(&*asked.store, &[]).await.unwrap();
-    assert_eq!(status.scaling, None, "nobody decided for a minute");
+    assert_eq!(status.scaling, None, "no decision for a minute");
 }

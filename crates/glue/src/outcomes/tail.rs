@@ -88,7 +88,7 @@ impl ShardTail {
     fn take(&self, entry: FeedEntry) {
         let state = &mut *self.0.lock();
         state.cursor = entry.cursor();
-        // An entry of a later release is nobody's: its request answers with its position.
+        // A node of this release skips an entry of a later one: its request answers with its position.
         let Ok(outcome) = OutcomeEntry::decode(&entry.entry) else { return };
         if let Some(id) = state.by_key.remove(&outcome.key) {
             if let Some(waiting) = state.waiting.remove(&id) {

@@ -123,7 +123,7 @@ async fn a_gap_ends_at_its_deadline_and_is_announced_once_until_the_word_is_pass
     for _ in 0..3 {
         timer.round(&mut appended).await.unwrap();
     }
-    assert_eq!(bed.log_entries().await, 3, "one word, although nobody has taken it yet");
+    assert_eq!(bed.log_entries().await, 3, "one word, although the worker has not taken it yet");
     let worker = bed.start(worker::KIND);
     bed.applied(3).await;
     timer.round(&mut appended).await.unwrap();

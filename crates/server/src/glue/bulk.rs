@@ -49,7 +49,7 @@ pub(super) async fn post(
         TenantScope::All => caller.tenant(&head.headers)?,
     };
     let of = LineTenant { caller, tenant };
-    let inflate = Inflate::new(Coding::of(&head.headers)?);
+    let inflate = Inflate::new(Coding::from_headers(&head.headers)?);
     let share = BodyShare::from_extensions(&head.extensions);
     drop(head);
     let intake = Arc::clone(&collection.intake);

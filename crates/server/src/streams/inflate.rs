@@ -32,7 +32,7 @@ pub(crate) enum Coding {
 
 impl Coding {
     /// By the header `Content-Encoding`.
-    pub(crate) fn of(headers: &HeaderMap) -> Result<Coding, Problem> {
+    pub(crate) fn from_headers(headers: &HeaderMap) -> Result<Coding, Problem> {
         let Some(given) = headers.get(header::CONTENT_ENCODING) else {
             return Ok(Coding::Identity);
         };

@@ -71,7 +71,7 @@ pub(super) async fn points(
     body: Body,
     precision: Precision,
 ) -> Result<(Bulk, Appended), Problem> {
-    let coding = Coding::of(&head.headers)?;
+    let coding = Coding::from_headers(&head.headers)?;
     let share = BodyShare::from_extensions(&head.extensions);
     let is_small = coding == Coding::Identity && apart::is_small(&body);
     let work = |pieces| {
