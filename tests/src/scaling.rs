@@ -113,7 +113,9 @@ impl Stage {
                 if fits(&cluster) {
                     return;
                 }
-                assert!(Instant::now() < deadline, "{what}: never; at last {cluster:#?}");
+                let decisions = || self.up.decisions();
+                let at_last = || format!("{:#?}; at last {cluster:#?}", decisions());
+                assert!(Instant::now() < deadline, "{what}: never; decisions {}", at_last());
             }
             assert!(self.up.exit_code().is_none(), "`consort up` runs until {what}");
             assert!(Instant::now() < deadline, "{what}: never, and no node answers");
