@@ -5,6 +5,8 @@
 //! [`supervise`], [`snapshot`]), the work on one SQLite file ([`sqlite`], [`write`], [`follow`]), and a model
 //! that walks every interleaving of claims and writes. It knows no HTTP and no engine.
 
+pub mod cells;
+pub mod db;
 pub mod entry;
 pub mod follow;
 pub mod hash;
@@ -13,11 +15,16 @@ pub mod local;
 #[cfg(test)]
 mod model;
 mod position;
+pub mod read;
 pub mod schema;
+pub mod settings;
 pub mod snapshot;
 pub mod sqlite;
+pub mod store;
 pub mod supervise;
+pub mod view;
 mod wire;
+pub mod worker;
 pub mod write;
 
 pub use position::{DbPosition, DbPositionError};

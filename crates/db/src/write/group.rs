@@ -10,7 +10,6 @@ use rusqlite::Connection;
 
 use super::job::{JobAnswer, JobError, JobErrorKind, JobLimits, JobOutcome, WriteJob};
 use super::keys;
-use super::schema_job::is_schema_job;
 use super::statement::StatementRunner;
 use crate::entry::{EntryGroup, EntryPart, SetValues, entry_digest};
 use crate::hash::ContentHash;
@@ -153,8 +152,8 @@ impl GroupWriter {
             self.roll_back()?;
         }
         match jobs {
-            [only] if is_schema_job(only) => self.run_schema_job(only, terms).map(GroupRun::Open),
-            _ if jobs.iter().any(is_schema_job) => Ok(GroupRun::RunAlone),
+            [only] if only.is_schema_change() => self.run_schema_job(only, terms).map(GroupRun::Open),
+            _ if jobs.iter().any(WriteJob::is_schema_change) => Ok(GroupRun::RunAlone),
             _ => self.run_rows(jobs, terms),
         }
     }

@@ -1,9 +1,12 @@
 //! The write path of a leader: jobs, groups, and the outcomes of their commits.
 
+pub mod batch;
 pub mod commit;
 pub mod group;
 pub mod job;
 pub mod keys;
+pub mod queue;
 mod schema_job;
 mod statement;
 mod text;
+pub mod transaction;

@@ -6,6 +6,7 @@
 
 use rusqlite::{Connection, OptionalExtension};
 
+use super::batch::BatchJob;
 use super::group::{GroupTerms, GroupWriter, OpenGroup, WriterError, check_changes, too_large};
 use super::job::{JobAnswer, JobError, JobErrorKind, StatementResult, WriteJob};
 use super::keys;
@@ -15,10 +16,19 @@ use crate::sqlite::authorizer::SqlScope;
 use crate::sqlite::scan::content_hash;
 use crate::sqlite::shape::check_schema;
 
-/// Whether a request changes the schema. The guard refuses a change of the schema in every other request, so a
-/// text that this function does not recognise is refused and never lost.
-pub(crate) fn is_schema_job(job: &WriteJob) -> bool {
-    job.statements.iter().any(|statement| is_schema_statement(&statement.sql))
+impl WriteJob {
+    /// Whether the request changes the schema. The guard refuses a change of the schema in every other request, so
+    /// a text that this function does not recognise is refused and never lost.
+    pub fn is_schema_change(&self) -> bool {
+        self.statements.iter().any(|statement| is_schema_statement(&statement.sql))
+    }
+}
+
+impl BatchJob {
+    /// Whether one of the steps changes the schema.
+    pub fn is_schema_change(&self) -> bool {
+        self.steps.iter().any(|step| is_schema_statement(&step.statement.sql))
+    }
 }
 
 impl GroupWriter {
