@@ -13,8 +13,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::cells::DbCells;
-use crate::head::DbHead;
-use crate::position::DbPosition;
+use crate::probe::LeaderProbe;
 use crate::read::freshness::StrongLooks;
 use crate::read::pool::ReadPool;
 use crate::settings::DatabaseSettings;
@@ -23,7 +22,7 @@ use crate::view::{DatabaseView, MembersCache, OwnNode, ViewHandle, ViewKeeper};
 use crate::worker::shared::LocalWorker;
 use crate::write::batch::{BatchJob, BatchOutcome};
 use crate::write::job::{JobOutcome, WriteJob};
-use crate::write::queue::{Settled, WriteFailure, WriterReply, WriterTask, reply};
+use crate::write::queue::{WriteFailure, WriterReply, WriterTask, reply};
 
 /// What the databases of a node need.
 #[derive(Clone, Debug)]
@@ -57,6 +56,7 @@ struct Shared {
     local: RwLock<BTreeMap<u64, LocalWorker>>,
     pool: ReadPool,
     looks: StrongLooks,
+    probe: LeaderProbe,
     /// Reads that workers of this node got since the process began.
     reads: AtomicU64,
     /// The threads on which asynchronous calls of workers run.
@@ -81,7 +81,7 @@ pub enum LeaderPlace {
 
 impl Databases {
     /// The databases with these settings. Must be called within a tokio runtime. The keepers must be run for as
-    /// long as the node runs.
+    /// long as the node runs: see [`background`](crate::part::background).
     pub fn new(
         settings: Vec<DatabaseSettings>,
         options: &DatabaseOptions,
@@ -105,6 +105,7 @@ impl Databases {
                 view,
                 local: RwLock::default(),
                 pool: pool.clone(),
+                probe: LeaderProbe::default(),
                 reads: AtomicU64::new(0),
                 runtime: tokio::runtime::Handle::current(),
             }));
@@ -242,6 +243,11 @@ impl Database {
         &self.0.folder
     }
 
+    /// The sign of a dead leader.
+    pub(crate) fn probe(&self) -> &LeaderProbe {
+        &self.0.probe
+    }
+
     pub(crate) fn node(&self) -> &OwnNode {
         &self.0.node
     }
@@ -267,14 +273,6 @@ impl Database {
     /// What this node knows of the database now.
     pub fn sight(&self) -> Arc<DatabaseView> {
         self.0.view.now()
-    }
-}
-
-impl<T> Settled<T> {
-    /// The outcome, at the end of the history that `head` shows.
-    pub(crate) fn at_head(head: &DbHead, outcome: T) -> Self {
-        let position = DbPosition { era: head.era, index: head.index };
-        Settled { position, outcome }
     }
 }
 
