@@ -17,12 +17,13 @@ use crate::probe::LeaderProbe;
 use crate::read::freshness::StrongLooks;
 use crate::read::pool::ReadPool;
 use crate::settings::DatabaseSettings;
-use crate::store::DatabaseStore;
+use crate::store::{DatabaseStore, DbStoreError};
 use crate::view::{DatabaseView, MembersCache, OwnNode, ViewHandle, ViewKeeper};
 use crate::worker::shared::LocalWorker;
 use crate::write::batch::{BatchJob, BatchOutcome};
-use crate::write::job::{JobOutcome, WriteJob};
+use crate::write::job::{JobError, JobOutcome, WriteJob};
 use crate::write::queue::{WriteFailure, WriterReply, WriterTask, reply};
+use crate::write::schema_file::{SchemaFile, changed_file};
 
 /// What the databases of a node need.
 #[derive(Clone, Debug)]
@@ -77,6 +78,17 @@ pub enum LeaderPlace {
     },
     /// No live worker leads at the moment.
     Nowhere,
+}
+
+/// Why the schema files of a node cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SchemaCheckError {
+    /// The store could not be read.
+    #[error(transparent)]
+    Store(#[from] DbStoreError),
+    /// A file was changed after it was applied.
+    #[error(transparent)]
+    Changed(JobError),
 }
 
 impl Databases {
@@ -214,6 +226,29 @@ impl Database {
         };
         let (tell, told) = oneshot::channel();
         self.submit(WriterTask::Batch(job, tell), told, take_by, run_time).await
+    }
+
+    /// Applies a file of the schema at the leader of this node. One that was applied before changes nothing.
+    pub async fn apply_schema_file(
+        &self,
+        file: SchemaFile,
+        take_by: Instant,
+    ) -> WriterReply<JobOutcome> {
+        let (tell, told) = oneshot::channel();
+        let run_time = self.0.settings.ddl_time;
+        self.submit(WriterTask::SchemaFile(file, tell), told, take_by, run_time).await
+    }
+
+    /// Refuses a file whose text is another than the one that was applied under its name.
+    pub async fn check_schema_files(&self, files: &[SchemaFile]) -> Result<(), SchemaCheckError> {
+        let applied = self.0.store.schema_files().await?;
+        let is_changed = |file: &&SchemaFile| {
+            applied.iter().any(|(name, hash)| *name == file.name && *hash != file.hash())
+        };
+        match files.iter().find(is_changed) {
+            None => Ok(()),
+            Some(file) => Err(SchemaCheckError::Changed(changed_file(&file.name))),
+        }
     }
 
     async fn submit<T>(

@@ -166,7 +166,8 @@ impl ViewKeeper {
     /// state matters, and a look reads that in one small request.
     async fn skip_own_writes(&self, began: Instant) {
         while began.elapsed() < LOOK_EVERY {
-            let known = self.view.borrow().head.as_ref().map(|head| (head.epoch, head.state.clone()));
+            let known =
+                self.view.borrow().head.as_ref().map(|head| (head.epoch, head.state.clone()));
             let found = match self.store.head().await {
                 Ok(head) => head.map(|head| (head.epoch, head.state)),
                 Err(_) => return,

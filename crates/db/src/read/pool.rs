@@ -1,8 +1,8 @@
 //! The threads that run reads.
 
 use crate::read::{ReadAnswer, ReadFailure, ReadJob};
-use crate::write::job::JobLimits;
 use crate::worker::shared::LocalWorker;
+use crate::write::job::JobLimits;
 
 /// The threads that run the reads of a node. All clones are of the same ones.
 #[derive(Clone, Debug)]

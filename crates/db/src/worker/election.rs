@@ -1,17 +1,19 @@
 //! When a follower claims the lead, and the claim itself.
 
+use std::time::Duration;
+
 use tokio::time::{Instant, sleep};
 
 use super::loading::LoadedFile;
 use super::{RETRY_PAUSE, Worker};
 use crate::head::{DbHead, HeadError, HeadHolder, HeadSight, HeadState};
-use crate::supervise::elect::{Fitness, Follower, Vacancy, claim_wait};
+use crate::supervise::elect::{BEHIND_WAIT, Fitness, Follower, Vacancy, claim_wait};
 use crate::view::DatabaseView;
 use crate::worker::cell::{WorkerCell, WorkerState};
 use crate::write::commit::{HeadCommit, HeadVerdict};
 
 /// How long a claim waits for a fresh look at workers and nodes.
-const REFRESH_WITHIN: std::time::Duration = std::time::Duration::from_millis(300);
+const REFRESH_WITHIN: Duration = Duration::from_millis(300);
 
 impl Worker {
     /// When this worker should claim, as the present view has it.
@@ -20,7 +22,16 @@ impl Worker {
         let vacancy = self.vacancy(&view)?;
         let behind = loaded.follower.state().index;
         let wait = claim_wait(self.cell.id, &self.followers(&view, behind), vacancy)?;
-        Some(Instant::now() + wait)
+        Some(Instant::now() + wait + self.first_election_wait(&view))
+    }
+
+    /// The first leader of a database has the lowest id (H25): others give it the time to load.
+    fn first_election_wait(&self, view: &DatabaseView) -> Duration {
+        let is_first = view.head.as_ref().is_some_and(|head| head.epoch == 0);
+        match is_first && view.workers.iter().any(|worker| worker.id < self.cell.id) {
+            true => BEHIND_WAIT,
+            false => Duration::ZERO,
+        }
     }
 
     /// As [`claim_due`](Self::claim_due), but a wait that has begun goes on.
@@ -76,7 +87,7 @@ impl Worker {
         };
         let mut commit = HeadCommit::new(head, put);
         while !self.control.is_killed() {
-            let answer = self.db.store().replace_head(&commit.expect, &commit.put, &[]).await;
+            let answer = self.db.store().replace_head(&commit.expect, &commit.put).await;
             match commit.settle(&answer) {
                 HeadVerdict::Stored => {
                     self.judge(self.seen, Some(&commit.put));

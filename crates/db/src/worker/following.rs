@@ -105,9 +105,9 @@ impl Worker {
         loop {
             let claim_due = state.claim_due;
             let era = loaded.follower.state().era;
-            let reading = state.reading.get_or_insert_with(|| {
-                self.read_entries(era, &loaded.follower, &state.pending)
-            });
+            let reading = state
+                .reading
+                .get_or_insert_with(|| self.read_entries(era, &loaded.follower, &state.pending));
             let step = tokio::select! {
                 biased;
                 () = kill.killed() => return FollowEnd::End(WorkerEnd::Killed),
@@ -168,11 +168,7 @@ impl Worker {
     }
 
     /// Applies what is pending, a bounded part at a time.
-    async fn apply(
-        &mut self,
-        state: &mut Following,
-        loaded: &mut LoadedFile,
-    ) -> Option<FollowEnd> {
+    async fn apply(&mut self, state: &mut Following, loaded: &mut LoadedFile) -> Option<FollowEnd> {
         while !state.pending.is_empty() && !self.control.is_killed() {
             let entries: Vec<Bytes> = state.pending.iter().map(|e| e.entry.clone()).collect();
             match loaded.follower.apply(&entries) {
@@ -300,9 +296,7 @@ impl Worker {
         let applied = loaded.follower.state().position();
         match self.write_cell(applied, fitness).await {
             true => None,
-            false => {
-                Some(FollowEnd::End(WorkerEnd::Failed("others took it for dead".into())))
-            }
+            false => Some(FollowEnd::End(WorkerEnd::Failed("others took it for dead".into()))),
         }
     }
 
@@ -322,9 +316,8 @@ impl Worker {
         }
         let path = Arc::clone(file);
         self.db.runtime().spawn_blocking(move || {
-            let done = open_apply(&path).and_then(|file| {
-                file.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
-            });
+            let done = open_apply(&path)
+                .and_then(|file| file.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())));
             if let Err(error) = done {
                 tracing::debug!(%error, "a checkpoint did not succeed");
             }

@@ -3,28 +3,29 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use bytes::Bytes;
 use consort_cluster::{StoreTime, TokioRuntime};
-use consort_kernel::Most;
+use consort_kernel::{Key, Most};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::following::is_out_of_room;
 use super::loading::{LoadedFile, cursor_of};
-use super::settling::{GroupVerdict, SettleBounds};
+use super::settling::{GroupToStore, GroupVerdict, SettleBounds};
 use super::shared::{ServedFile, boot_time};
 use super::{FollowEnd, RETRY_PAUSE, Worker, WorkerEnd};
 use crate::entry::GROUP_BYTES;
 use crate::follow::Follower;
-use crate::head::{DbHead, HeadSight};
+use crate::head::{DbHead, GroupEnd, HeadSight};
 use crate::position::DbPosition;
 use crate::settings::{GROUP_CHANGE_BYTES, GROUP_JOBS, GROUP_TIME};
+use crate::store::encode_files;
 use crate::supervise::elect::{UNFIT_AFTER_YIELD, successor};
 use crate::write::commit::{HeadCommit, HeadVerdict};
 use crate::write::group::{GroupRun, GroupTerms, GroupWriter, OpenGroup, WriterError};
 use crate::write::job::{JobOutcome, WriteJob};
-use crate::write::queue::{
-    QueuedTask, Settled, WriteFailure, WriterReply, WriterTask, job_queue,
-};
+use crate::write::queue::{QueuedTask, Settled, WriteFailure, WriterReply, WriterTask, job_queue};
+use crate::write::schema_file::SchemaFile;
 
 /// How often an idle leader looks at the head.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -59,7 +60,8 @@ pub(super) enum LeadEnd {
 }
 
 /// Jobs of one group, and where their outcomes go.
-type Replies = Vec<oneshot::Sender<WriterReply<JobOutcome>>>;
+type Replies = Vec<WriteReply>;
+type WriteReply = oneshot::Sender<WriterReply<JobOutcome>>;
 
 impl Worker {
     /// Leads until the lead ends. Gives back the file, to follow with; or tells why this worker ends or must load.
@@ -84,7 +86,10 @@ impl Worker {
             }
         };
         tracing::info!(
-            database = self.db.name(), worker = self.cell.id, epoch = head.epoch, index = head.index,
+            database = self.db.name(),
+            worker = self.cell.id,
+            epoch = head.epoch,
+            index = head.index,
             "this worker leads"
         );
         let (sender, jobs) = job_queue();
@@ -119,7 +124,11 @@ impl Worker {
     ) -> Result<LoadedFile, FollowEnd> {
         match end {
             LeadEnd::Deposed => {
-                tracing::info!(database = self.db.name(), worker = self.cell.id, "another worker leads");
+                tracing::info!(
+                    database = self.db.name(),
+                    worker = self.cell.id,
+                    "another worker leads"
+                );
             }
             LeadEnd::Yield(reason) => {
                 tracing::warn!(database = self.db.name(), worker = self.cell.id, %reason, "the lead is given up");
@@ -179,7 +188,8 @@ impl Worker {
             true => Ok(()),
             false => {
                 tracing::error!(
-                    database = self.db.name(), worker = self.cell.id,
+                    database = self.db.name(),
+                    worker = self.cell.id,
                     "this worker's file differs from the head: it is loaded anew"
                 );
                 self.failed_at = Some(at.position());
@@ -196,7 +206,7 @@ impl Worker {
         let Ok(put) = head.vacated(claim, successor(&others)) else { return };
         let mut commit = HeadCommit::new(head.clone(), put);
         for _ in 0..VACATE_ATTEMPTS {
-            let answer = self.db.store().replace_head(&commit.expect, &commit.put, &[]).await;
+            let answer = self.db.store().replace_head(&commit.expect, &commit.put).await;
             match commit.settle(&answer) {
                 HeadVerdict::Repeat | HeadVerdict::MayRepeat => sleep(RETRY_PAUSE).await,
                 HeadVerdict::Stored => {
@@ -245,6 +255,7 @@ impl Lead<'_> {
                 self.take_more(&mut jobs, &mut replies, first.bytes);
                 self.write(jobs, replies).await
             }
+            WriterTask::SchemaFile(file, tell) => self.schema_file(file, tell).await,
             WriterTask::Batch(job, tell) => self.batch(job, tell).await,
             WriterTask::Transaction(request) => self.transaction(request).await,
         }
@@ -270,7 +281,11 @@ impl Lead<'_> {
     }
 
     /// Runs jobs in groups until each has its outcome.
-    async fn write(&mut self, mut jobs: Vec<WriteJob>, mut replies: Replies) -> Result<(), LeadEnd> {
+    async fn write(
+        &mut self,
+        mut jobs: Vec<WriteJob>,
+        mut replies: Replies,
+    ) -> Result<(), LeadEnd> {
         while !jobs.is_empty() {
             let terms = match self.terms().await {
                 Ok(terms) => terms,
@@ -286,7 +301,7 @@ impl Lead<'_> {
                     let done = group.outcomes.len().min(jobs.len());
                     jobs.drain(..done);
                     let told: Replies = replies.drain(..done).collect();
-                    self.settle_writes(group, told).await.inspect_err(|_| {
+                    self.settle_writes(group, told, &[]).await.inspect_err(|_| {
                         fail(std::mem::take(&mut replies), &WriteFailure::NotLeader);
                     })?;
                 }
@@ -330,9 +345,39 @@ impl Lead<'_> {
         LeadEnd::Yield(reason)
     }
 
-    async fn settle_writes(&mut self, group: OpenGroup, replies: Replies) -> Result<(), LeadEnd> {
+    /// Runs a file of the schema. Its name goes into a cell beside its entry, for nodes that start.
+    async fn schema_file(&mut self, file: SchemaFile, reply: WriteReply) -> Result<(), LeadEnd> {
+        let terms = match self.terms().await {
+            Ok(terms) => terms,
+            Err(failure) => {
+                fail(vec![reply], &failure);
+                return Ok(());
+            }
+        };
+        let ran = self.writer.run_schema_file(&file, &terms);
+        let ran = ran.and_then(|group| Ok((group, self.writer.schema_files()?)));
+        match ran {
+            Ok((group, files)) => {
+                let key = self.worker.db.store().cells().schema();
+                let beside = [(key, encode_files(&files))];
+                self.settle_writes(group, vec![reply], &beside).await
+            }
+            Err(error) => {
+                let reason = error.to_string();
+                fail(vec![reply], &WriteFailure::File(reason.clone()));
+                Err(self.writer_failed(&error, reason))
+            }
+        }
+    }
+
+    async fn settle_writes(
+        &mut self,
+        group: OpenGroup,
+        replies: Replies,
+        beside: &[(Key, Bytes)],
+    ) -> Result<(), LeadEnd> {
         let OpenGroup { outcomes, entries, end } = group;
-        let (result, end) = self.settle_group(&entries, end.as_ref()).await;
+        let (result, end) = self.settle_group(&entries, end.as_ref(), beside).await;
         match result {
             Ok(position) => {
                 for (tell, outcome) in replies.into_iter().zip(outcomes) {
@@ -349,8 +394,9 @@ impl Lead<'_> {
     /// why it has none; and why the lead ends, if it does.
     pub(super) async fn settle_group(
         &mut self,
-        entries: &[bytes::Bytes],
-        end: Option<&crate::head::GroupEnd>,
+        entries: &[Bytes],
+        end: Option<&GroupEnd>,
+        beside: &[(Key, Bytes)],
     ) -> (Result<DbPosition, WriteFailure>, Option<LeadEnd>) {
         let verdict = match end {
             // An answer without a write is an observation: it needs a look at the head, too (H9).
@@ -361,7 +407,8 @@ impl Lead<'_> {
                     stop: self.worker.lease(),
                 };
                 let (head, claim) = (self.head.clone(), self.claim);
-                self.worker.settle(&head, claim, entries, end, bounds).await
+                let group = GroupToStore { entries, end, beside };
+                self.worker.settle(&head, claim, &group, bounds).await
             }
         };
         match verdict {
@@ -383,7 +430,9 @@ impl Lead<'_> {
                 let _ = self.writer.commit();
                 (Ok(DbPosition { era, index }), Some(LeadEnd::Deposed))
             }
-            GroupVerdict::Deposed => self.rolled_back(WriteFailure::NotLeader, Some(LeadEnd::Deposed)),
+            GroupVerdict::Deposed => {
+                self.rolled_back(WriteFailure::NotLeader, Some(LeadEnd::Deposed))
+            }
             GroupVerdict::NotStored => self.rolled_back(WriteFailure::StoreFault, None),
             GroupVerdict::Unknown => {
                 let end = match self.worker.control.is_killed() {

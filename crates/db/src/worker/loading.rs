@@ -45,7 +45,8 @@ impl Worker {
             }
             match self.try_load().await {
                 Ok(Some(loaded)) => {
-                    let (file, position) = (loaded.file.clone(), loaded.follower.state().position());
+                    let (file, position) =
+                        (loaded.file.clone(), loaded.follower.state().position());
                     self.local.say(|status| {
                         status.file = Some(file);
                         status.applied = position;

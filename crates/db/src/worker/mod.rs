@@ -335,11 +335,7 @@ impl Worker {
     }
 
     /// Takes a look at the head into account that began when `before` was known (H34).
-    fn judge(
-        &mut self,
-        before: Option<LastSeen>,
-        head: Option<&crate::head::DbHead>,
-    ) -> HeadSight {
+    fn judge(&mut self, before: Option<LastSeen>, head: Option<&crate::head::DbHead>) -> HeadSight {
         let sight = match (before, head) {
             (Some(before), head) => before.judge(head),
             // Without a head there is no database yet.
@@ -357,7 +353,8 @@ impl Worker {
 
     /// Stops the database: the store lost entries that it had acknowledged (H8). An operator decides how to go on.
     async fn stop_database(&mut self, found: &str) {
-        let reason = format!("{found}; found by worker {} of node {}", self.cell.id, self.cell.node);
+        let reason =
+            format!("{found}; found by worker {} of node {}", self.cell.id, self.cell.node);
         tracing::error!(database = self.db.name(), %reason, "the database is stopped");
         while !self.control.is_killed() && !self.control.is_draining() {
             let Ok(Some(head)) = self.db.store().head().await else {
@@ -366,7 +363,7 @@ impl Worker {
             };
             // A head that is stopped already stays as it is.
             let Ok(stopped) = head.stopped(&reason) else { return };
-            match self.db.store().replace_head(&head, &stopped, &[]).await {
+            match self.db.store().replace_head(&head, &stopped).await {
                 crate::write::commit::HeadAnswer::Ok => return,
                 _ => tokio::time::sleep(RETRY_PAUSE).await,
             }

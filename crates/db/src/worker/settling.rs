@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use consort_kernel::Key;
 use tokio::time::{Instant, sleep};
 
 use super::shared::boot_time;
@@ -28,6 +29,15 @@ pub(super) enum GroupVerdict {
     Unknown,
 }
 
+/// A group that the store is to take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GroupToStore<'a> {
+    pub(super) entries: &'a [Bytes],
+    pub(super) end: &'a GroupEnd,
+    /// Cells that are put in the same commit.
+    pub(super) beside: &'a [(Key, Bytes)],
+}
+
 /// The bounds of settling.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SettleBounds {
@@ -43,15 +53,16 @@ impl Worker {
         &mut self,
         head: &DbHead,
         claim: u64,
-        entries: &[Bytes],
-        end: &GroupEnd,
+        group: &GroupToStore<'_>,
         bounds: SettleBounds,
     ) -> GroupVerdict {
-        let Ok(put) = head.advanced(claim, end) else { return GroupVerdict::Deposed };
+        let Ok(put) = head.advanced(claim, group.end) else { return GroupVerdict::Deposed };
         let mut commit = HeadCommit::new(head.clone(), put);
         let (start, began) = (Instant::now(), boot_time());
         loop {
-            let answer = self.db.store().replace_head(&commit.expect, &commit.put, entries).await;
+            let (entries, beside) = (group.entries, group.beside);
+            let store = self.db.store();
+            let answer = store.append_group(&commit.expect, &commit.put, entries, beside).await;
             match commit.settle(&answer) {
                 HeadVerdict::Stored => {
                     return self.stored(&commit, &answer, began);

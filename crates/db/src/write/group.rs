@@ -159,7 +159,9 @@ impl GroupWriter {
             self.roll_back()?;
         }
         match jobs {
-            [only] if only.is_schema_change() => self.run_schema_job(only, terms).map(GroupRun::Open),
+            [only] if only.is_schema_change() => {
+                self.run_schema_job(only, terms).map(GroupRun::Open)
+            }
             _ if jobs.iter().any(WriteJob::is_schema_change) => Ok(GroupRun::RunAlone),
             _ => self.run_rows(jobs, terms),
         }
@@ -214,7 +216,8 @@ impl GroupWriter {
         let mut outcomes = Vec::with_capacity(jobs.len());
         let began = Instant::now();
         for (n, job) in jobs.iter().enumerate() {
-            let is_full = began.elapsed() >= terms.group_time || self.file.memory() > terms.group_bytes;
+            let is_full =
+                began.elapsed() >= terms.group_time || self.file.memory() > terms.group_bytes;
             if n > 0 && is_full {
                 break;
             }

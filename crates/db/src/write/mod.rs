@@ -6,6 +6,7 @@ pub mod group;
 pub mod job;
 pub mod keys;
 pub mod queue;
+pub mod schema_file;
 mod schema_job;
 mod statement;
 mod text;
