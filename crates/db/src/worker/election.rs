@@ -25,10 +25,10 @@ impl Worker {
         Some(Instant::now() + wait + self.first_election_wait(&view))
     }
 
-    /// The first leader of a database has the lowest id (H25): others give it the time to load.
+    /// The first leader of a database has the lowest id, which is 1 (H25): others give it the time to load.
     fn first_election_wait(&self, view: &DatabaseView) -> Duration {
-        let is_first = view.head.as_ref().is_some_and(|head| head.epoch == 0);
-        match is_first && view.workers.iter().any(|worker| worker.id < self.cell.id) {
+        let is_first = view.head.as_ref().is_none_or(|head| head.epoch == 0);
+        match is_first && self.cell.id > 1 {
             true => BEHIND_WAIT,
             false => Duration::ZERO,
         }
