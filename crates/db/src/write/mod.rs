@@ -7,6 +7,6 @@ pub mod job;
 pub mod keys;
 pub mod queue;
 mod schema_job;
-mod statement;
+pub(crate) mod statement;
 mod text;
 pub mod transaction;
