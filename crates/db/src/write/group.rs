@@ -258,9 +258,9 @@ impl GroupWriter {
         }
         connection.prepare_cached("SAVEPOINT job")?.execute([])?;
         self.file.forget_last_insert();
-        self.runner.bounds.begin(terms.limits.write_time);
-        let ran = self.run_statements(job, terms);
-        self.runner.bounds.end();
+        self.runner.begin_job(terms.limits.write_time, &terms.limits);
+        let ran = self.run_statements(job);
+        self.runner.end_job();
         let connection = self.file.connection();
         if connection.is_autocommit() {
             // The statement took the whole transaction with it (T11).
@@ -288,12 +288,11 @@ impl GroupWriter {
     fn run_statements(
         &mut self,
         job: &WriteJob,
-        terms: &GroupTerms,
     ) -> Result<Vec<super::job::StatementResult>, JobError> {
         let mut results = Vec::with_capacity(job.statements.len());
         for (n, statement) in job.statements.iter().enumerate() {
             let connection = self.file.connection();
-            let ran = self.runner.run(connection, statement, SqlScope::Rows, &terms.limits);
+            let ran = self.runner.run(connection, statement, SqlScope::Rows);
             let result = ran.map_err(|error| error.at(n))?;
             if connection.is_autocommit() {
                 break;

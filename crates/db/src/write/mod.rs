@@ -8,6 +8,6 @@ pub mod keys;
 pub mod queue;
 pub mod schema_file;
 mod schema_job;
-mod statement;
+pub(crate) mod statement;
 mod text;
 pub mod transaction;

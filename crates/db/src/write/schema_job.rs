@@ -105,9 +105,9 @@ impl GroupWriter {
     ) -> Result<OpenGroup, SchemaEnd> {
         let version_before = user_version(self.file.connection())?;
         self.file.forget_last_insert();
-        self.runner.bounds.begin(terms.limits.ddl_time);
-        let ran = self.run_parts(job, terms);
-        self.runner.bounds.end();
+        self.runner.begin_job(terms.limits.ddl_time, &terms.limits);
+        let ran = self.run_parts(job);
+        self.runner.end_job();
         let (results, mut parts) = ran?;
         if let Some(key) = &job.key {
             self.file.begin()?;
@@ -137,7 +137,6 @@ impl GroupWriter {
     fn run_parts(
         &mut self,
         job: &WriteJob,
-        terms: &GroupTerms,
     ) -> Result<(Vec<StatementResult>, Vec<EntryPart>), SchemaEnd> {
         let (mut results, mut parts) = (Vec::new(), Vec::new());
         for (n, statement) in job.statements.iter().enumerate() {
@@ -148,7 +147,7 @@ impl GroupWriter {
             }
             let scope = if is_schema { SqlScope::Schema } else { SqlScope::Rows };
             let connection = self.file.connection();
-            let ran = self.runner.run(connection, statement, scope, &terms.limits);
+            let ran = self.runner.run(connection, statement, scope);
             if is_schema {
                 // Cached texts may mean something else now.
                 self.runner.forget(connection);
