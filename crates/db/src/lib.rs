@@ -5,6 +5,8 @@
 //! [`supervise`], [`snapshot`]), the work on one SQLite file ([`sqlite`], [`write`], [`follow`]), and a model
 //! that walks every interleaving of claims and writes. It knows no HTTP and no engine.
 
+#[cfg(test)]
+mod bed;
 pub mod cells;
 pub mod db;
 pub mod entry;
@@ -20,6 +22,7 @@ mod probe;
 pub mod read;
 pub mod schema;
 pub mod settings;
+mod settle;
 pub mod snapshot;
 pub mod sqlite;
 pub mod store;
