@@ -98,19 +98,17 @@ async fn leader_changes(
     }
 }
 
-/// Keeps a connection to a process until it ends. Whether the next connection was refused.
+/// Keeps a connection to a process until it ends. Whether the next connection was refused. An address at which no
+/// process was ever reached, such as a wrong one, says nothing about the process.
 async fn watch_process(address: &str) -> bool {
-    match timeout(CONNECT_WITHIN, TcpStream::connect(address)).await {
-        Ok(Ok(mut connection)) => {
-            // The process sends nothing that matters: an answer, an end and a reset are all looked into.
-            let mut byte = [0];
-            let _ = connection.read(&mut byte).await;
-            drop(connection);
-            is_refused(address).await
-        }
-        Ok(Err(error)) => error.kind() == std::io::ErrorKind::ConnectionRefused,
-        Err(_) => false,
-    }
+    let Ok(Ok(mut connection)) = timeout(CONNECT_WITHIN, TcpStream::connect(address)).await else {
+        return false;
+    };
+    // The process sends nothing that matters: an answer, an end and a reset are all looked into.
+    let mut byte = [0];
+    let _ = connection.read(&mut byte).await;
+    drop(connection);
+    is_refused(address).await
 }
 
 async fn is_refused(address: &str) -> bool {
@@ -138,6 +136,8 @@ mod tests {
         let (connection, _) = listener.accept().await.unwrap();
         drop(connection);
         assert!(!watched.await.unwrap());
+        // A wrong address was never reached.
+        assert!(!watch_process("127.0.0.1:1").await);
         // It dies.
         let watched = tokio::spawn({
             let address = address.clone();

@@ -157,10 +157,17 @@ pub(crate) async fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T
     }
 }
 
-/// The node that leads, and the others.
-pub(crate) async fn leader_of(nodes: &[TestNode]) -> usize {
-    eventually("a node leads", || nodes.iter().position(|node| node.db.local_leader().is_some()))
-        .await
+/// The node that leads, once each of two nodes has one worker: the lead may move while the second node joins.
+pub(crate) async fn leader_of(nodes: &[TestNode; 2]) -> usize {
+    eventually("each node has a worker, and one leads", || {
+        let is_shared = nodes.iter().all(|node| {
+            let workers = node.db.local_workers();
+            workers.len() == 1 && workers.iter().all(|worker| worker.status().file.is_some())
+        });
+        let leader = nodes.iter().position(|node| node.db.local_leader().is_some());
+        leader.filter(|_| is_shared)
+    })
+    .await
 }
 
 /// Whether a node knows that another one leads.
