@@ -16,6 +16,7 @@ pub mod local;
 mod model;
 mod position;
 pub mod read;
+pub mod rows;
 pub mod schema;
 pub mod settings;
 pub mod snapshot;

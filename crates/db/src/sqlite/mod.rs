@@ -2,6 +2,7 @@
 //! applied. The only place with `unsafe` is [`session`].
 
 pub mod authorizer;
+pub mod codes;
 pub mod connect;
 pub mod deadline;
 pub mod scan;
