@@ -5,6 +5,7 @@
 //! [`supervise`], [`snapshot`]), the work on one SQLite file ([`sqlite`], [`write`], [`follow`]), and a model
 //! that walks every interleaving of claims and writes. It knows no HTTP and no engine.
 
+pub mod admin;
 pub mod cells;
 pub mod db;
 pub mod entry;
@@ -18,6 +19,7 @@ pub mod part;
 mod position;
 mod probe;
 pub mod read;
+pub mod rows;
 pub mod schema;
 pub mod settings;
 pub mod snapshot;
