@@ -6,6 +6,8 @@
 //! that walks every interleaving of claims and writes. It knows no HTTP and no engine.
 
 pub mod admin;
+#[cfg(test)]
+mod bed;
 pub mod cells;
 pub mod db;
 pub mod entry;
@@ -22,6 +24,7 @@ pub mod read;
 pub mod rows;
 pub mod schema;
 pub mod settings;
+mod settle;
 pub mod snapshot;
 pub mod sqlite;
 pub mod store;

@@ -38,6 +38,11 @@ impl Part for DbPart {
         self.0.iter().flat_map(roles).collect()
     }
 
+    /// The leader and the first reader are on different nodes while two live (C9).
+    fn apart_kinds(&self) -> &'static [&'static str] {
+        &[WORKER]
+    }
+
     fn work(&self, tenure: Tenure) -> BoxFuture<'static, Ended> {
         let role = tenure.role().clone();
         let (name, slot) = match role.name().rsplit_once('/') {
