@@ -64,10 +64,10 @@ impl Account {
         for index in 0..PARTITIONS {
             let entries = world.entries(&stage.partition(index));
             let entries: Vec<LogEntry> = entries.map_err(|error| error.to_string())?;
+            let entries = fresh(&entries);
+            stage.requests.hold(index, &entries, &mut self.coverage)?;
             let mut reference = ReferenceFold::new((*stage.collection).clone());
-            for entry in fresh(&entries) {
-                reference.take(index, 0, entry);
-            }
+            entries.iter().for_each(|entry| reference.take(index, 0, entry));
             self.cover(&reference);
             equal("rows", index, stored.rows.get(&index), &reference.rows)?;
             equal("rejects", index, stored.rejects.get(&index), &reference.rejects)?;

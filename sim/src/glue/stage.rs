@@ -24,13 +24,14 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
 use super::GlueTwist;
+use super::requests::{Requests, WatchedLog};
 use crate::dice::Dice;
 use crate::runtime::NodeRuntime;
 use crate::world::{World, at_once};
 
 pub(super) const PARTITIONS: u32 = 3;
 const TENANTS: [&str; 2] = ["one", "two"];
-const IDS: [&str; 3] = ["a", "b", "c"];
+pub(super) const IDS: [&str; 3] = ["a", "b", "c"];
 const SOURCES: [&str; 2] = ["s", "t"];
 const KEYS: [&str; 4] = ["k", "l", "m", "n"];
 
@@ -49,6 +50,7 @@ pub(super) struct GlueStage {
     /// What the engine really holds.
     store: Arc<MemoryStore>,
     stopped: AtomicBool,
+    pub(super) requests: Requests,
     /// The next number of each document and source, for all senders together.
     numbers: Mutex<BTreeMap<(usize, usize, usize), u64>>,
 }
@@ -75,12 +77,17 @@ impl GlueStage {
             shards: world.store.shards(),
             store: Arc::clone(&world.store),
             stopped: AtomicBool::new(false),
+            requests: Requests::default(),
             numbers: Mutex::default(),
         }
     }
 
     pub(super) fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
     }
 
     pub(super) fn partition(&self, index: u32) -> Partition {
@@ -110,12 +117,13 @@ impl GlueStage {
 pub(super) struct GlueStation {
     part: GluePart,
     appender: Arc<Appender>,
+    collector: Collector,
     mutation: Option<Mutation>,
 }
 
 impl GlueStation {
     pub(super) fn new(
-        stage: &GlueStage,
+        stage: &Arc<GlueStage>,
         world: &World,
         node: u32,
         twist: Option<GlueTwist>,
@@ -123,19 +131,27 @@ impl GlueStation {
         let (mutation, rules) = match twist {
             Some(GlueTwist::Worker(mutation)) => (Some(mutation), FoldRules::default()),
             Some(GlueTwist::Fold(rule)) => (None, FoldRules::without(rule)),
-            None => (None, FoldRules::default()),
+            Some(GlueTwist::TicketIgnored | GlueTwist::TriesLate) | None => {
+                (None, FoldRules::default())
+            }
         };
         let log: Arc<dyn Log> = world.node_log(node);
+        let log: Arc<dyn Log> =
+            Arc::new(WatchedLog::new(log, world.runtime(node), Arc::clone(stage)));
         let store: Arc<dyn Store> = world.node_store(node);
         let runtime: Arc<dyn Runtime> = world.runtime(node);
         let entropy: Arc<dyn Entropy> = world.entropy.clone();
-        let appender = Arc::new(Appender::new(
+        let appender = Appender::new(
             Arc::clone(&log),
             Arc::clone(&store),
             Arc::clone(&runtime),
             Arc::clone(&entropy),
             Duration::from_secs(5),
-        ));
+        );
+        let appender = Arc::new(match twist {
+            Some(GlueTwist::TriesLate) => appender.trying_late(),
+            _ => appender,
+        });
         let collector = Collector::new(
             Arc::clone(&appender),
             Arc::clone(&runtime),
@@ -148,7 +164,7 @@ impl GlueStation {
             runtime,
             entropy,
             appender: Arc::clone(&appender),
-            collector,
+            collector: collector.clone(),
             queues: Vec::new(),
             cache: CACHE,
         };
@@ -157,7 +173,11 @@ impl GlueStation {
             Ok(part) => part,
             Err(error) => panic!("the stage is built wrongly: {error}"),
         };
-        GlueStation { part, appender, mutation }
+        GlueStation { part, appender, collector, mutation }
+    }
+
+    pub(super) fn collector(&self) -> Collector {
+        self.collector.clone()
     }
 
     pub(super) fn appender(&self) -> Arc<Appender> {
@@ -186,7 +206,7 @@ pub(super) async fn send(
     runtime: Arc<NodeRuntime>,
     dice: Dice,
 ) {
-    while !stage.stopped.load(Ordering::Relaxed) {
+    while !stage.is_stopped() {
         let mut frames: BTreeMap<u32, Vec<Bytes>> = BTreeMap::new();
         for _ in 0..=dice.below(6) {
             let (index, record) = piece(&stage, &dice);

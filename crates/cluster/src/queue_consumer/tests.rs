@@ -15,16 +15,24 @@ use parking_lot::Mutex;
 #[test]
 fn submissions_fit_a_frame_and_keep_the_order() {
     let record = |number: u8, bytes: usize| Bytes::from(vec![number; bytes]);
-    let shown = |records: Vec<Bytes>| -> Vec<Vec<u8>> {
-        let numbers = |records: &Records| records.iter().map(|record| record[0]).collect();
-        submissions(records).iter().map(numbers).collect()
+    let split = |records: Vec<Bytes>, most: usize| -> Vec<Vec<u8>> {
+        let (mut records, mut shown) = (VecDeque::from(records), Vec::new());
+        while !records.is_empty() {
+            let submission = next_submission(&mut records, most);
+            shown.push(submission.iter().map(|record| record[0]).collect());
+        }
+        shown
     };
+    let shown = |records| split(records, usize::MAX);
     let (small, large) = (10, RECORD_BYTES);
     let sizes = [small, large, large, small, small];
     let records = (1..).zip(sizes).map(|(number, bytes)| record(number, bytes)).collect();
     assert_eq!(shown(records), [vec![1, 2], vec![3], vec![4, 5]]);
     assert_eq!(shown(vec![record(6, SUBMITTED_BYTES), record(7, 1)]), [[6], [7]]);
     assert!(shown(Vec::new()).is_empty());
+    let five = || (1..=5).map(|number| record(number, small)).collect();
+    assert_eq!(split(five(), 2), [vec![1, 2], vec![3, 4], vec![5]]);
+    assert_eq!(split(five(), 0).len(), 5, "at least one record goes at a time");
 }
 
 /// A log whose second append of partition 0 has an unknown outcome, for good, though it was stored.
@@ -151,7 +159,9 @@ async fn a_failed_submission_is_repeated_before_anything_else_of_its_partition()
     let queue = Arc::new(Queue { messages, settled: Mutex::default() });
     let judge = Arc::new(Judge::default());
     let (inlet, stream) = (queue.clone() as _, "s".parse().unwrap());
-    let options = Options { inlet, stream, judge: judge.clone(), collector, runtime };
+    let admission = Arc::new(Unlimited);
+    let options =
+        Options { inlet, stream, judge: judge.clone(), admission, collector, runtime };
     let (tenure, _control) = Tenure::new(role("s"), 1);
     let running = tokio::spawn(run(options, tenure));
     while queue.settled.lock().len() < 5 {

@@ -127,12 +127,17 @@ async fn queues(config: &Config, http: &GlueHttp) -> Result<Vec<CollectionQueue>
                 .await
                 .map_err(|error| PartError::Engine { url: url.clone(), source: error })?;
             // Every collection of the config is open.
-            let Some(judge) = http.judge(collection, tenant) else { continue };
+            let (Some(judge), Some(admission)) =
+                (http.judge(collection, tenant), http.admission(collection, tenant))
+            else {
+                continue;
+            };
             queues.push(CollectionQueue {
                 collection: collection.clone(),
                 queue: queue.clone(),
-                inlet: http.paced(collection, inlet),
+                inlet,
                 judge: Arc::new(judge),
+                admission: Arc::new(admission),
             });
         }
     }

@@ -62,14 +62,17 @@ impl GlueNode {
         GlueNode(consort::Node::start(config).await.expect("a node"))
     }
 
+    pub(crate) async fn stop(self) {
+        self.0.stop().await;
+    }
+
     pub(crate) fn editor(&self) -> Editor {
         self.editor_with(None)
     }
 
     /// A client with this access token.
     pub(crate) fn editor_with(&self, token: Option<&str>) -> Editor {
-        let client = Client::new(&format!("http://{}", self.0.address()), token);
-        Editor(Connection::new(client.expect("an address"), PATIENCE))
+        Editor::at(&format!("http://{}", self.0.address()), token)
     }
 }
 
@@ -77,6 +80,11 @@ impl GlueNode {
 pub(crate) struct Editor(Connection);
 
 impl Editor {
+    pub(crate) fn at(url: &str, token: Option<&str>) -> Editor {
+        let client = Client::new(url, token);
+        Editor(Connection::new(client.expect("an address"), PATIENCE))
+    }
+
     pub(crate) async fn send(
         &mut self,
         method: Method,

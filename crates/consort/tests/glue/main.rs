@@ -10,6 +10,7 @@ mod history;
 mod hostile;
 mod lists;
 mod order;
+mod queues;
 mod repeats;
 mod statuses;
 mod tenants;

@@ -1,5 +1,7 @@
 //! Bulk requests over a log that fails: which lines are stored, which are not, and of which it is not known.
 
+mod queues;
+
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -18,6 +20,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
+use super::quota::QuotaLimits;
 use super::*;
 use crate::cluster::Resolvers;
 use crate::ingress::IngressOptions;
@@ -83,6 +86,7 @@ impl Payload for PlainPayload {
 
 struct Bed {
     log: Arc<FailingLog>,
+    glue: Glue,
     routes: Router,
 }
 
@@ -90,6 +94,12 @@ struct Bed {
 const LINES: u64 = 10_000;
 
 fn bed(failing: u64, error: AppendError) -> Bed {
+    let unbounded = QuotaLimits { pieces: 1_000_000, bytes: 1 << 40 };
+    bed_with(failing, error, unbounded)
+}
+
+/// Nothing is applied here, so whatever is admitted counts on.
+fn bed_with(failing: u64, error: AppendError, limits: QuotaLimits) -> Bed {
     let (log, store) = memory::open(2, Arc::new(SystemClock::default()));
     let log = Arc::new(FailingLog { log, failing, error, appended: Mutex::default() });
     let store: Arc<dyn Store> = Arc::new(store);
@@ -114,9 +124,8 @@ fn bed(failing: u64, error: AppendError) -> Bed {
     });
     let cluster = Cluster::new(Resolvers::default(), metrics);
     let definition = Collection {
-        // Nothing is applied here.
-        tenant_pieces: 1_000_000,
-        tenant_bytes: 1 << 40,
+        tenant_pieces: limits.pieces,
+        tenant_bytes: limits.bytes,
         ..Collection::new("content", DocumentFormat::Json, 1)
     };
     let plan = GluePlan::new(definition.clone(), 2, Arc::new(CacheShare::new(0))).unwrap();
@@ -147,7 +156,8 @@ fn bed(failing: u64, error: AppendError) -> Bed {
         pipeline: "all".parse().unwrap(),
         metrics,
     });
-    Bed { log, routes: glue.unwrap().routes() }
+    let glue = glue.unwrap();
+    Bed { log, routes: glue.routes(), glue }
 }
 
 impl Bed {
