@@ -114,6 +114,7 @@ pub(super) async fn send_requests(
 }
 
 fn record(id: &str, marked: Marked) -> Records {
+    let content = marked.content();
     let record = PieceRecord {
         tenant: TENANT,
         id,
@@ -122,7 +123,7 @@ fn record(id: &str, marked: Marked) -> Records {
         source: None,
         condition: None,
         wanted: false,
-        content: marked.content().as_bytes(),
+        content: content.as_bytes(),
     };
     let record = record.encode();
     Records::one(|buffer| buffer.extend_from_slice(&record))

@@ -55,6 +55,8 @@ struct Node {
 pub struct Nodes {
     program: String,
     config: &'static str,
+    /// More settings, as `path.to.key=value`.
+    settings: Vec<String>,
     engine: Engine,
     balancer: Balancer,
     nodes: BTreeMap<String, Node>,
@@ -68,7 +70,14 @@ impl Nodes {
         let folder = tempfile::Builder::new().prefix("consort-trial-").tempdir();
         let folder = Some(folder.expect("a folder for logs can be made"));
         let (program, nodes) = (program.into(), BTreeMap::new());
-        Nodes { program, config, engine, balancer, nodes, named: 0, folder }
+        let settings = Vec::new();
+        Nodes { program, config, settings, engine, balancer, nodes, named: 0, folder }
+    }
+
+    /// The same, with one more setting: `path.to.key=value`.
+    pub fn with_setting(mut self, setting: String) -> Nodes {
+        self.settings.push(setting);
+        self
     }
 
     /// Where clients connect to.
@@ -85,6 +94,7 @@ impl Nodes {
         for (setting, time) in [("lease", LEASE), ("heartbeat", HEARTBEAT)] {
             command.args(["--set", &format!("cluster.{setting}={}ms", time.as_millis())]);
         }
+        command.args(self.settings.iter().flat_map(|setting| ["--set", setting]));
         let process = Process::start(&command, &self.log(&id));
         self.balancer.add(socket(&port));
         let node = Node { process, command, port, doing: Doing::Runs, joined: false };

@@ -35,6 +35,11 @@ const COLLECTIONS: &str = "
     partitions = 1
     absent = 'reject'
     on_reject = 'halt'
+    [glue.exact]
+    format = 'json'
+    partitions = 1
+    on_gap = 'reject'
+    gap_for = '100ms'
     [glue.plain]
     format = 'json'
     partitions = 1

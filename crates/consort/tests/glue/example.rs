@@ -18,7 +18,7 @@ fn head_commands() -> Vec<&'static str> {
 }
 
 /// The binary, with an environment of its own.
-fn consort(arguments: &[&str]) -> Command {
+pub(crate) fn consort(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_consort"));
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("CONSORT_")) {
         command.env_remove(name);
@@ -27,18 +27,23 @@ fn consort(arguments: &[&str]) -> Command {
     command
 }
 
-struct Bed {
+/// A node of a config as a process, and the commands beside it.
+pub(crate) struct Bed {
     _port: Port,
     address: String,
-    node: Process,
+    pub(crate) node: Process,
     folder: tempfile::TempDir,
 }
 
 impl Bed {
     async fn start() -> Bed {
+        Bed::start_with(EXAMPLE).await
+    }
+
+    pub(crate) async fn start_with(config: &str) -> Bed {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("content.toml");
-        fs::write(&path, EXAMPLE).expect("a file");
+        fs::write(&path, config).expect("a file");
         let port = Port::claim();
         let address = format!("127.0.0.1:{}", port.number());
         let mut command = consort(&["serve", "-c"]);
@@ -51,12 +56,12 @@ impl Bed {
         Bed { _port: port, address, node, folder }
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
 
     /// Runs `consort glue` with this input.
-    fn glue(&self, arguments: &[&str], input: &str) -> Output {
+    pub(crate) fn glue(&self, arguments: &[&str], input: &str) -> Output {
         let url = format!("http://{}", self.address);
         let file = self.path().join("input");
         fs::write(&file, input).expect("a file");
@@ -67,11 +72,11 @@ impl Bed {
     }
 }
 
-fn out(output: &Output) -> String {
+pub(crate) fn out(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-fn words(output: &Output) -> String {
+pub(crate) fn words(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 

@@ -11,6 +11,8 @@ mod hostile;
 mod lists;
 mod order;
 mod queues;
+mod rejections;
 mod repeats;
 mod statuses;
 mod tenants;
+mod verify;

@@ -1,6 +1,8 @@
 //! Bulk requests over a log that fails: which lines are stored, which are not, and of which it is not known.
 
+mod answers;
 mod queues;
+mod store;
 
 use std::time::Duration;
 
@@ -20,6 +22,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
+use self::store::WatchedStore;
 use super::quota::QuotaLimits;
 use super::*;
 use crate::cluster::Resolvers;
@@ -86,6 +89,7 @@ impl Payload for PlainPayload {
 
 struct Bed {
     log: Arc<FailingLog>,
+    store: Arc<WatchedStore>,
     glue: Glue,
     routes: Router,
 }
@@ -102,7 +106,8 @@ fn bed(failing: u64, error: AppendError) -> Bed {
 fn bed_with(failing: u64, error: AppendError, limits: QuotaLimits) -> Bed {
     let (log, store) = memory::open(2, Arc::new(SystemClock::default()));
     let log = Arc::new(FailingLog { log, failing, error, appended: Mutex::default() });
-    let store: Arc<dyn Store> = Arc::new(store);
+    let watched = Arc::new(WatchedStore::new(store));
+    let store: Arc<dyn Store> = watched.clone();
     let (runtime, entropy) = (TokioRuntime::current(), Arc::new(SeededEntropy::new(7)));
     let give_up = Duration::from_secs(8);
     let appender = Arc::new(Appender::new(
@@ -138,7 +143,7 @@ fn bed_with(failing: u64, error: AppendError, limits: QuotaLimits) -> Bed {
     };
     let collection = CollectionOptions {
         definition: Arc::new(definition),
-        gate: GateKind::Off,
+        gate: GateKind::Adaptive,
         feed: Subscription::new(store.clone(), Arc::new(feed)),
         plan: PlanOf::new(Arc::new(plan)),
         queues: Vec::new(),
@@ -157,7 +162,7 @@ fn bed_with(failing: u64, error: AppendError, limits: QuotaLimits) -> Bed {
         metrics,
     });
     let glue = glue.unwrap();
-    Bed { log, routes: glue.routes(), glue }
+    Bed { log, store: watched, routes: glue.routes(), glue }
 }
 
 impl Bed {
