@@ -11,8 +11,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use consort_cluster::{Part, Ticket};
 use consort_cluster::mutation::Mutation;
+use consort_cluster::{Part, Ticket};
 use consort_glue::fold::FoldRule;
 use consort_kernel::Shard;
 use consort_kernel::memory::ShardImage;

@@ -140,11 +140,6 @@ fn a_piece_that_is_left_in_the_log_behind_a_halt_is_found() {
 }
 
 #[test]
-fn a_cell_that_keeps_its_first_value_of_a_step_is_found() {
-    is_found(GlueTwist::Worker(Mutation::FirstPutStays));
-}
-
-#[test]
 fn a_step_that_the_plan_does_not_finish_is_found() {
     is_found(GlueTwist::Worker(Mutation::StepUnfinished));
 }

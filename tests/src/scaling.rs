@@ -4,6 +4,7 @@
 pub mod capped;
 pub mod load;
 pub mod pauses;
+pub mod pieces;
 pub mod up;
 
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use crate::lifts::servers::{Servers, Upon};
 use crate::seed::seed;
 use load::{PostLoad, PostSender, Rides};
 use pauses::Pauses;
+use pieces::Pieces;
 use up::Up;
 
 /// What one record costs a node: a hundred a second fill it.
@@ -36,6 +38,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Short, so that much happens within a trial.
 const SETTINGS: [&str; 3] = ["cluster.lease=2s", "cluster.heartbeat=200ms", "scale.down_after=10s"];
+
+/// A collection beside the streams, for posts that are pieces.
+const COLLECTION: &str = "[glue.pieces]\nformat = 'json'\npartitions = 8\ngap_for = '120s'\n";
 
 /// A trial.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +65,11 @@ impl ScalingTrial {
         self.run_with(vec![Arc::new(Rides::default())]).await;
     }
 
+    /// Runs it with lift rides and pieces of documents at the same time.
+    pub async fn run_with_pieces(self) {
+        self.run_with(vec![Arc::new(Rides::default()), Arc::new(Pieces::default())]).await;
+    }
+
     /// Runs it with these kinds of posts, all of them all the time.
     ///
     /// # Panics
@@ -68,7 +78,8 @@ impl ScalingTrial {
     pub async fn run_with(self, senders: Vec<Arc<dyn PostSender>>) {
         let servers = Servers::start(self.upon).await;
         let prefix = format!("{}-{}", self.name, std::process::id());
-        let up = Up::start(self.program, &prefix, &servers.engine(), 3, COST, &SETTINGS);
+        let engine = servers.engine();
+        let up = Up::start(self.program, &prefix, &engine, 3, COST, &SETTINGS, COLLECTION);
         let mut stage = Stage { up, pauses: Pauses::default(), began: Instant::now() };
         stage.until("one node works", |cluster| live(cluster) == 1 && works(cluster)).await;
         let load = PostLoad::start(senders, stage.up.ports(), LOW, seed(self.name));

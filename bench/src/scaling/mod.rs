@@ -71,7 +71,7 @@ pub(crate) async fn run(pace: Pace) -> Result<Results> {
     let program = program.to_str().context("the target folder has a plain name")?;
     let servers = Servers::start(Upon::Redis).await;
     let prefix = format!("bench-{}", std::process::id());
-    let up = Up::start(program, &prefix, &servers.engine(), NODES, pace.cost, &SETTINGS);
+    let up = Up::start(program, &prefix, &servers.engine(), NODES, pace.cost, &SETTINGS, "");
     let mut run = Run {
         up,
         rides: Arc::new(Rides::default()),

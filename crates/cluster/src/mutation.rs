@@ -20,8 +20,6 @@ pub enum Mutation {
     TakenPlannedAgain,
     /// Cells of a slice are planned on, whatever the mark was when they were read.
     CellsOfAnyMark,
-    /// A later value of a cell within a step does not replace the earlier one.
-    FirstPutStays,
     /// A step is cut without asking the plan to finish it.
     StepUnfinished,
 }

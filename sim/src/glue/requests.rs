@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use consort_cluster::{Appending, Collector, Place, Runtime as _, SubmitError, SubmitOptions, Ticket};
+use consort_cluster::{
+    Appending, Collector, Place, Runtime as _, SubmitError, SubmitOptions, Ticket,
+};
 use consort_glue::{PieceForm, PieceRecord};
 use consort_kernel::{
     AppendError, Cursor, Fault, Frame, Log, LogEntry, Most, Partition, ReadError, Records,
@@ -202,7 +204,9 @@ impl Requests {
                     Told::Nothing | Told::Unknown => true,
                 };
                 if !is_right {
-                    return Err(format!("submission {number} of request {id}: told {told:?}, stored: {is_stored}"));
+                    return Err(format!(
+                        "submission {number} of request {id}: told {told:?}, stored: {is_stored}"
+                    ));
                 }
             }
             let is_cut = !found.is_empty() && found.len() < request.submissions.len();
@@ -221,7 +225,11 @@ pub(super) struct WatchedLog {
 }
 
 impl WatchedLog {
-    pub(super) fn new(inner: Arc<dyn Log>, runtime: Arc<NodeRuntime>, stage: Arc<GlueStage>) -> Self {
+    pub(super) fn new(
+        inner: Arc<dyn Log>,
+        runtime: Arc<NodeRuntime>,
+        stage: Arc<GlueStage>,
+    ) -> Self {
         WatchedLog { inner, runtime, stage }
     }
 }

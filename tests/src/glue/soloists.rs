@@ -126,10 +126,10 @@ impl Soloist {
     }
 
     async fn insert_many(&mut self) {
-        let keys: Vec<String> =
-            (0..self.dice.random_range(2..=BULK)).map(|_| self.key()).collect();
+        let keys: Vec<String> = (0..self.dice.random_range(2..=BULK)).map(|_| self.key()).collect();
         let line = |key: &String| {
-            let line = json!({"id": self.solo.id, "form": "json-patch", "piece": add(key), "key": key});
+            let line =
+                json!({"id": self.solo.id, "form": "json-patch", "piece": add(key), "key": key});
             format!("{line}\n")
         };
         let body: String = keys.iter().map(line).collect();
@@ -154,8 +154,7 @@ impl Soloist {
     /// A piece that halts the document, one that waits behind it, and a decision.
     async fn halt_and_discard(&mut self) {
         let key = self.key();
-        let headers =
-            [("content-type", "application/json-patch+json"), ("idempotency-key", &*key)];
+        let headers = [("content-type", "application/json-patch+json"), ("idempotency-key", &*key)];
         let path = format!("/glue/{COLLECTION}/{}?wait=applied", self.solo.id);
         let failing = json!([{"op": "remove", "path": "/none"}]).to_string();
         let halted = self.until(Method::PATCH, &path, &headers, failing, &[409]).await;

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use consort_testbed::{Fsync, RabbitOptions, RabbitServer, RedisCluster, RedisOptions, RedisServer};
+use consort_testbed::{
+    Fsync, RabbitOptions, RabbitServer, RedisCluster, RedisOptions, RedisServer,
+};
 use rand::Rng;
 
 /// Kinds of servers.

@@ -160,8 +160,7 @@ async fn a_failed_submission_is_repeated_before_anything_else_of_its_partition()
     let judge = Arc::new(Judge::default());
     let (inlet, stream) = (queue.clone() as _, "s".parse().unwrap());
     let admission = Arc::new(Unlimited);
-    let options =
-        Options { inlet, stream, judge: judge.clone(), admission, collector, runtime };
+    let options = Options { inlet, stream, judge: judge.clone(), admission, collector, runtime };
     let (tenure, _control) = Tenure::new(role("s"), 1);
     let running = tokio::spawn(run(options, tenure));
     while queue.settled.lock().len() < 5 {

@@ -324,12 +324,8 @@ impl Sheet {
     /// Makes the bytes cell hold `value`. It replaces an earlier `put` of the same cell that is not taken yet, so a
     /// cell is written once a commit however many records change it.
     pub fn put(&mut self, shard: Shard, key: Key, value: Bytes) {
-        #[cfg(feature = "mutations")]
-        let first_stays = self.mutation == Some(Mutation::FirstPutStays);
         let Some(sheet) = self.sheet(shard) else { return };
         match sheet.same(Kind::Bytes, &key) {
-            #[cfg(feature = "mutations")]
-            Some(Operation::Put { .. }) if first_stays => {}
             Some(Operation::Put { value: held, .. }) => {
                 let before = std::mem::replace(held, value.clone()).len();
                 sheet.bytes = sheet.bytes - before + value.len();

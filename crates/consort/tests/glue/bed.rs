@@ -67,6 +67,10 @@ impl GlueNode {
         GlueNode(consort::Node::start(config).await.expect("a node"))
     }
 
+    pub(crate) fn address(&self) -> std::net::SocketAddr {
+        self.0.address()
+    }
+
     pub(crate) async fn stop(self) {
         self.0.stop().await;
     }

@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use consort_testbed::{Port, Process, eventually};
 use serde_json::Value;
 
-use crate::bed::PATIENCE;
+use crate::bed::{Editor, PATIENCE};
 
 const EXAMPLE: &str = include_str!("../../../../examples/content.toml");
 
@@ -32,6 +32,7 @@ pub(crate) struct Bed {
     _port: Port,
     address: String,
     pub(crate) node: Process,
+    command: Command,
     folder: tempfile::TempDir,
 }
 
@@ -49,11 +50,28 @@ impl Bed {
         let mut command = consort(&["serve", "-c"]);
         command.arg(&path).args(["--listen", &address]).current_dir(folder.path());
         let node = Process::start(&command, &folder.path().join("node.log"));
+        let bed = Bed { _port: port, address, node, command, folder };
+        bed.listens().await;
+        bed
+    }
+
+    async fn listens(&self) {
+        let said = || self.node.output();
         eventually("the node listens", PATIENCE, || async {
-            node.output().contains("listens on http://")
+            said().contains("listens on http://")
         })
         .await;
-        Bed { _port: port, address, node, folder }
+    }
+
+    /// Ends the node in order, and starts it as it was.
+    pub(crate) async fn restart(&mut self) {
+        self.node.terminate(PATIENCE).await;
+        self.node = Process::start(&self.command, &self.folder.path().join("node.log"));
+        self.listens().await;
+    }
+
+    pub(crate) fn editor(&self) -> Editor {
+        Editor::at(&format!("http://{}", self.address), None)
     }
 
     pub(crate) fn path(&self) -> &Path {

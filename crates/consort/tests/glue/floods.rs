@@ -131,7 +131,8 @@ async fn is_fair(tenants: &[&'static str]) {
     .await;
     let metrics = text(&node.editor().get("/metrics").await);
     let refused = metrics.lines().filter(|line| {
-        line.starts_with("consort_gate_refused_total{stream=\"glue.content\"") && !line.ends_with(" 0")
+        line.starts_with("consort_gate_refused_total{stream=\"glue.content\"")
+            && !line.ends_with(" 0")
     });
     assert_eq!(refused.collect::<Vec<_>>(), [""; 0], "the gate stayed open");
     node.editor().counters("content").await;

@@ -5,6 +5,7 @@ mod bed;
 mod bulk;
 mod decisions;
 mod example;
+mod feed;
 mod floods;
 mod history;
 mod hostile;

@@ -108,7 +108,11 @@ async fn messages_are_pieces_and_their_ids_are_keys_and_malformed_ones_are_liste
             (id("m1"), push("d", 1)),
             (id("m1"), push("d", 1)),
             // The line's own key is before the id of its message.
-            (id("m1"), json!({"id": "d", "form": "merge-patch", "piece": {"a": 1}, "key": "own"}).to_string()),
+            (
+                id("m1"),
+                json!({"id": "d", "form": "merge-patch", "piece": {"a": 1}, "key": "own"})
+                    .to_string(),
+            ),
             (None, "no JSON \u{1}".to_owned()),
             (id("m2"), json!({"id": "d", "form": "xml-patch", "piece": "<d/>"}).to_string()),
             (None, json!({"id": "d", "form": "delete", "tenant": "other"}).to_string()),
@@ -200,9 +204,7 @@ async fn a_consumer_killed_in_the_middle_of_messages_applies_each_once_and_in_or
     let queue = Queue::new().await;
     let document = |d: u64| json!({"id": format!("d{d}"), "form": "whole", "piece": {"n": []}});
     queue.publish((0..DOCUMENTS).map(|d| (Some(format!("w{d}")), document(d).to_string()))).await;
-    let piece = |n: u64| {
-        (Some(format!("m{n}")), push(&format!("d{}", n % DOCUMENTS), n))
-    };
+    let piece = |n: u64| (Some(format!("m{n}")), push(&format!("d{}", n % DOCUMENTS), n));
     queue.publish((0..PIECES / 2).map(piece)).await;
     let quota = "tenant_pieces = 100";
     let mut node = Apart::start(&collection(&[queue.entry("default")], quota)).await;
@@ -236,7 +238,8 @@ async fn a_second_consumer_of_a_queue_waits_until_the_first_is_gone() {
     let first = GlueNode::start_with(&declarations).await;
     eventually("it is consumed", PATIENCE, || async { queue.look().await.1 == 1 }).await;
     let second = GlueNode::start_with(&declarations).await;
-    let whole = |n: u64| (None, json!({"id": format!("d{n}"), "form": "whole", "piece": {}}).to_string());
+    let whole =
+        |n: u64| (None, json!({"id": format!("d{n}"), "form": "whole", "piece": {}}).to_string());
     queue.publish((0..50).map(whole)).await;
     counted(first.editor(), 50, 0).await;
     assert_eq!(second.editor().counters("content").await["received"], 0);
@@ -250,7 +253,8 @@ async fn a_second_consumer_of_a_queue_waits_until_the_first_is_gone() {
 async fn a_flood_from_the_queue_of_one_tenant_leaves_another_tenants_queue_and_requests_alone() {
     const FLOOD: u64 = 20_000;
     let (flooding, quiet) = (Queue::new().await, Queue::new().await);
-    let piece = |n: u64| json!({"id": format!("d{}", n % 50), "form": "merge-patch", "piece": {"n": n}});
+    let piece =
+        |n: u64| json!({"id": format!("d{}", n % 50), "form": "merge-patch", "piece": {"n": n}});
     flooding.publish((0..FLOOD).map(|n| (None, piece(n).to_string()))).await;
     let entries = [flooding.entry("a"), quiet.entry("b")];
     let node = GlueNode::start_with(&collection(&entries, "tenant_pieces = 100")).await;
@@ -264,7 +268,8 @@ async fn a_flood_from_the_queue_of_one_tenant_leaves_another_tenants_queue_and_r
     let headers = [("consort-tenant", "c"), ("content-type", "application/json")];
     let put = editor.send(Method::PUT, "/glue/content/c?wait=applied", &headers, "{}").await;
     assert_eq!(put.status, 200, "{put:?}");
-    eventually("the quiet queue is applied", PATIENCE, || async { received("b").await == 100 }).await;
+    eventually("the quiet queue is applied", PATIENCE, || async { received("b").await == 100 })
+        .await;
     let then = received("a").await;
     assert!(then < FLOOD, "the quiet queue did not wait for the flood");
     eventually("the flood is applied", PATIENCE, || async { received("a").await == FLOOD }).await;

@@ -88,7 +88,11 @@ async fn a_condition_that_can_never_hold_again_is_refused_before_the_log() {
     let reply = editor.send(Method::PATCH, "/glue/content/d", &outdated, "{\"n\":3}").await;
     is_problem(&reply, 412, "condition-failed", &["version 2"]);
     let said = json(&reply);
-    assert_eq!((&said["source"], &said["seq"]), (&json!("epg"), &json!(1)), "of the present version");
+    assert_eq!(
+        (&said["source"], &said["seq"]),
+        (&json!("epg"), &json!(1)),
+        "of the present version"
+    );
     assert_eq!(said.get("place"), None, "it has no place in the log");
     let list = editor.json("/glue/content/rejects").await;
     assert_eq!(list["rejects"], json!([]), "it was never accepted");

@@ -169,8 +169,7 @@ async fn metrics_account_for_every_piece_of_each_tenant() {
             }
             is_applied(&editor.put(&path("h"), &json!({})).await, 1);
             let halting = format!("{}?wait=applied", path("h"));
-            let halting =
-                editor.send(Method::PATCH, &halting, crate::bed::PATCH, failing).await;
+            let halting = editor.send(Method::PATCH, &halting, crate::bed::PATCH, failing).await;
             is_problem(&halting, 409, "missing-path", &[]);
             is_problem(&editor.merge(&path("h"), &json!({})).await, 423, "queued", &[]);
         }

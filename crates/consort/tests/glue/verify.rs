@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use consort_engines::{Engine, Options};
 use consort_glue::CollectionCells;
-use consort_glue::stored::DocumentBody;
+use consort_glue::stored::{DocumentBody, DocumentHead};
 use consort_kernel::{Cell, Commit, Key, Kind, Operation, Partition, Shard, Store, Value};
 use serde_json::{Value as Json, json};
 
@@ -82,8 +82,7 @@ impl Tampered {
     async fn copy(&self, id: &str, to: &str) {
         let head = self.get(self.cells.head("default", id)).await;
         let body = self.get(self.cells.body("default", id)).await;
-        let (head_key, body_key) =
-            (self.cells.head("default", to), self.cells.body("default", to));
+        let (head_key, body_key) = (self.cells.head("default", to), self.cells.body("default", to));
         self.commit(vec![
             Operation::Put { key: head_key, value: head },
             Operation::Put { key: body_key, value: body },
@@ -118,9 +117,10 @@ async fn documents_that_are_not_as_the_log_makes_them_are_named() {
     tampered.lose("lost").await;
     tampered.copy("good", "ghost").await;
     tampered.damage("damaged").await;
-    let first = engine.log.first(&log).await.expect("the first offset");
     // The frame that created the document 'old' is let go, as retention does.
-    engine.log.trim(&log, first + 1).await.expect("it is trimmed");
+    let head = tampered.get(tampered.cells.head("default", "old")).await;
+    let life = DocumentHead::decode(&head).expect("a head").life.expect("it was created");
+    engine.log.trim(&log, life.offset + 1).await.expect("it is trimmed");
     drop((tampered, engine));
 
     let output = verify(&bed);
@@ -167,7 +167,9 @@ fn halt(bed: &Bed, id: &str) -> String {
         // The piece that halts a document is no reject yet: the answer to it names its place.
         None => {
             let said = words(&failed);
-            let is_place = |word: &&str| word.split('-').count() == 4 && word.ends_with(|c: char| c.is_ascii_digit());
+            let is_place = |word: &&str| {
+                word.split('-').count() == 4 && word.ends_with(|c: char| c.is_ascii_digit())
+            };
             let mut names = said.split(|c: char| !c.is_ascii_digit() && c != '-');
             names.find(is_place).unwrap_or_else(|| panic!("no place in {said}")).to_owned()
         }
@@ -195,8 +197,7 @@ async fn a_halted_document_goes_on_by_a_command() {
     let again = bed.glue(&["retry", "content", "replaced", &place], "");
     assert_eq!(again.status.code(), Some(1), "the same piece fails again: {}", words(&again));
     std::fs::write(bed.path().join("fixed.json"), "{\"fixed\": 1}").expect("a file");
-    let retry =
-        ["retry", "content", "replaced", &place, "--form", "merge-patch", "fixed.json"];
+    let retry = ["retry", "content", "replaced", &place, "--form", "merge-patch", "fixed.json"];
     let retried = bed.glue(&retry, "");
     assert!(retried.status.success(), "{}", words(&retried));
     settles(&bed, "replaced", "{\"behind\":true,\"fixed\":1,\"n\":1}").await;

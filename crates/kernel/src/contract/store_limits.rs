@@ -5,11 +5,12 @@ use bytes::Bytes;
 use super::cells::{SHARD, add, commit, get, key, put, scan};
 use super::{StoreHarness, name};
 use crate::limits::{
-    COMMIT_BYTES, COMMIT_STEPS, ENTRY_BYTES, KEY_BYTES, MEMBER_BYTES, PAGE_BYTES, PAGE_ROWS, VALUE_BYTES,
+    COMMIT_BYTES, COMMIT_STEPS, ENTRY_BYTES, KEY_BYTES, MEMBER_BYTES, PAGE_BYTES, PAGE_ROWS,
+    VALUE_BYTES,
 };
 use crate::{
-    Cell, Commit, CommitError, Committed, Cursor, Element, Expect, Key, Kind, Most, Note, Operation,
-    QueryError, Value,
+    Cell, Commit, CommitError, Committed, Cursor, Element, Expect, Key, Kind, Most, Note,
+    Operation, QueryError, Value,
 };
 
 pub async fn the_largest_values_fit_and_larger_ones_are_refused(harness: &dyn StoreHarness) {

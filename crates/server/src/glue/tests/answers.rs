@@ -89,12 +89,7 @@ async fn a_collection_whose_gate_is_full_is_overloaded() {
 async fn a_store_that_does_not_answer_is_told_to_readers() {
     let bed = good();
     bed.store.fail();
-    for path in [
-        "/glue/content/d",
-        "/glue/content",
-        "/glue/content/rejects",
-        "/glue",
-    ] {
+    for path in ["/glue/content/d", "/glue/content", "/glue/content/rejects", "/glue"] {
         is_unavailable(bed.get(path).await, "store-failed").await;
     }
 }

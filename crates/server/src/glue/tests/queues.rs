@@ -19,7 +19,11 @@ impl Bed {
     }
 }
 
-async fn admit(queue: &PieceAdmission, pieces: u64, bytes: u64) -> Option<Box<dyn AdmittedRecords>> {
+async fn admit(
+    queue: &PieceAdmission,
+    pieces: u64,
+    bytes: u64,
+) -> Option<Box<dyn AdmittedRecords>> {
     // Virtual time passes at once where the queue waits.
     tokio::time::timeout(Duration::from_secs(30), queue.admit(0, pieces, bytes)).await.ok()
 }
@@ -43,7 +47,8 @@ async fn a_full_quota_pauses_the_queue_of_its_tenant_alone() {
 async fn requests_and_queues_of_a_tenant_share_its_quota_in_pieces_and_bytes() {
     let bed = small_bed();
     let queue = bed.queue_of("default");
-    let _counted = admit(&queue, 1, QUOTA.bytes).await.expect("the first piece, whatever it weighs");
+    let _counted =
+        admit(&queue, 1, QUOTA.bytes).await.expect("the first piece, whatever it weighs");
     assert!(admit(&queue, 1, 1).await.is_none(), "the bytes are used up");
     let request = Request::put("/glue/content/d")
         .header(header::CONTENT_TYPE, "application/json")

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use consort_kernel::memory::MemoryStore;
 use consort_kernel::{
-    Cell, Commit, CommitError, Committed, FeedEntry, Key, Kind, QueryError, Shard, Timestamp, Value,
-    Wake,
+    Cell, Commit, CommitError, Committed, FeedEntry, Key, Kind, QueryError, Shard, Timestamp,
+    Value, Wake,
 };
 
 use super::*;
