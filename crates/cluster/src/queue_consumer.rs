@@ -81,9 +81,20 @@ pub struct Options {
     pub runtime: Arc<dyn Runtime>,
 }
 
+/// Gives a queue up when the tenure ends, in whatever way: messages that this node has in hand would else wait until its
+/// process ends, and the next owner would not see them.
+struct ReleasedAtEnd(Arc<dyn Inlet>);
+
+impl Drop for ReleasedAtEnd {
+    fn drop(&mut self) {
+        self.0.release();
+    }
+}
+
 /// Consumes until the tenure ends.
 pub async fn run(options: Options, mut tenure: Tenure) -> Ended {
     let runtime = Arc::clone(&options.runtime);
+    let _released = ReleasedAtEnd(Arc::clone(&options.inlet));
     let consumer = QueueConsumer(options);
     tenure.ready();
     let mut consumed = 0;

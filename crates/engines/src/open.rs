@@ -151,6 +151,19 @@ pub async fn open_inlet(
     }
 }
 
+/// As [`open_inlet`], where nobody else consumes the queue meanwhile: while another consumer does, a take tells so and
+/// tries again. RabbitMQ knows this of classic queues; with others, the queue's owner declares a single active consumer.
+pub async fn open_exclusive_inlet(
+    url: &str,
+    queue: &str,
+    tls_ca: Option<&Path>,
+) -> Result<Arc<dyn Inlet>, OpenError> {
+    match url.split(':').next().unwrap_or_default() {
+        "amqp" | "amqps" => Ok(Arc::new(RabbitInlet::open(url, queue, tls_ca).await?.exclusive())),
+        _ => open_inlet(url, queue, tls_ca).await,
+    }
+}
+
 /// The way to an exchange of somebody else, at `amqp://…` or `amqps://…`; the empty exchange leads to the queue
 /// that `routing_key` names. `tls_ca` is as with [`open_inlet`].
 ///

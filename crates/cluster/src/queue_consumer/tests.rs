@@ -80,10 +80,11 @@ impl Log for Unsure {
 }
 
 /// Gives its messages once, and notes what was settled.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Queue {
     messages: Mutex<Vec<Message>>,
     settled: Mutex<Vec<Tag>>,
+    released: Mutex<u32>,
 }
 
 #[async_trait]
@@ -99,6 +100,10 @@ impl Inlet for Queue {
     async fn settle(&self, tags: &[Tag]) -> Result<(), Fault> {
         self.settled.lock().extend(tags);
         Ok(())
+    }
+
+    fn release(&self) {
+        *self.released.lock() += 1;
     }
 }
 
@@ -156,7 +161,7 @@ async fn a_failed_submission_is_repeated_before_anything_else_of_its_partition()
         redelivered: false,
     };
     let messages = Mutex::new((0..).zip(bodies).map(message).collect());
-    let queue = Arc::new(Queue { messages, settled: Mutex::default() });
+    let queue = Arc::new(Queue { messages, ..Queue::default() });
     let judge = Arc::new(Judge::default());
     let (inlet, stream) = (queue.clone() as _, "s".parse().unwrap());
     let admission = Arc::new(Unlimited);
@@ -166,7 +171,10 @@ async fn a_failed_submission_is_repeated_before_anything_else_of_its_partition()
     while queue.settled.lock().len() < 5 {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+    assert_eq!(*queue.released.lock(), 0);
     running.abort();
+    assert!(running.await.is_err());
+    assert_eq!(*queue.released.lock(), 1, "a lost tenure gives the queue up");
     // The unknown one may stand there twice, but no other stands between the two.
     assert_eq!(stored(&*log, 0).await, [0, 1, 1, 2]);
     assert_eq!(stored(&*log, 1).await, [9]);

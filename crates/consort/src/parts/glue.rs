@@ -123,7 +123,7 @@ async fn queues(config: &Config, http: &GlueHttp) -> Result<Vec<CollectionQueue>
         let collection = &settings.definition.name;
         for PieceQueue { url, queue, tenant } in &settings.queues {
             let authority = config.engine.tls_ca.as_deref();
-            let inlet = consort_engines::open_inlet(url.reveal(), queue, authority)
+            let inlet = consort_engines::open_exclusive_inlet(url.reveal(), queue, authority)
                 .await
                 .map_err(|error| PartError::Engine { url: url.clone(), source: error })?;
             // Every collection of the config is open.

@@ -61,10 +61,16 @@ impl GlueNode {
     }
 
     pub(crate) async fn start_as(text: &str) -> GlueNode {
+        GlueNode::try_start(text).await.unwrap_or_else(|reason| panic!("{reason}"))
+    }
+
+    /// A node, or why it does not start.
+    pub(crate) async fn try_start(text: &str) -> Result<GlueNode, String> {
         let file = ConfigFile { name: "test".into(), text: text.to_owned() };
         let sources = Sources { file: Some(file), ..Sources::default() };
         let config = Config::resolve(&sources).unwrap_or_else(|problems| panic!("{problems}"));
-        GlueNode(consort::Node::start(config).await.expect("a node"))
+        let node = consort::Node::start(config).await;
+        node.map(GlueNode).map_err(|error| error.to_string())
     }
 
     pub(crate) fn address(&self) -> std::net::SocketAddr {

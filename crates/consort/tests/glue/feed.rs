@@ -198,7 +198,9 @@ async fn take(stream: TcpStream, keep: Arc<Mutex<Vec<(String, Value)>>>) -> std:
 #[tokio::test]
 async fn a_webhook_gets_the_states() {
     let (url, taken) = webhook().await;
-    let sink = format!("[sink.w]\nkind = 'webhook'\nurl = '{url}'\nsend = 'states'\n");
+    let sink = format!(
+        "[sink.w]\nkind = 'webhook'\nurl = '{url}'\nallow_private = true\nsend = 'states'\n"
+    );
     let node = GlueNode::start_with(&format!("{sink}{COLLECTION}sink = ['w']\n")).await;
     let mut editor = node.editor();
     for n in 1..=5 {

@@ -14,6 +14,7 @@ mod order;
 mod queues;
 mod rejections;
 mod repeats;
+mod several;
 mod statuses;
 mod tenants;
 mod verify;

@@ -1,10 +1,13 @@
 //! Rejections that need some history: of sources, gaps, halts, and conditions that can no longer hold.
 
 use consort_client::Method;
+use consort_kernel::Partition;
 use consort_testbed::{RedisOptions, RedisServer};
 use serde_json::{Value, json};
 
 use crate::bed::{GlueNode, LINES, MERGE, PATCH, PATIENCE, is_applied, is_problem, json, text};
+use crate::example::Bed;
+use crate::verify::{CONFIG, forget};
 
 #[tokio::test]
 async fn a_document_knows_32_sources_and_no_more() {
@@ -135,4 +138,30 @@ async fn readers_hear_503_while_the_store_is_gone_and_the_document_afterwards() 
         }
         assert!(tokio::time::Instant::now() < deadline, "{}", text(&reply));
     }
+}
+
+#[tokio::test]
+async fn a_large_rejected_piece_is_listed_from_the_log_while_the_log_keeps_it() {
+    let mut bed = Bed::start_with(&CONFIG.replace("halt", "skip")).await;
+    let mut editor = bed.editor();
+    is_applied(&editor.put("/glue/content/d", &json!({})).await, 1);
+    let failing = json!([{"op": "test", "path": "/none", "value": "x".repeat(40_000)}]);
+    let path = "/glue/content/d?wait=applied";
+    let sent = editor.send(Method::PATCH, path, PATCH, failing.to_string()).await;
+    is_problem(&sent, 409, "missing-path", &[]);
+    is_applied(&editor.put("/glue/content/last", &json!({})).await, 1);
+    let rejects = editor.json("/glue/content/rejects").await;
+    assert_eq!(rejects["rejects"][0]["piece"], failing, "read from its place in the log");
+
+    bed.node.terminate(PATIENCE).await;
+    let place = json(&sent)["place"].as_str().expect("a place").to_owned();
+    let offset: u64 = place.split('-').nth(2).expect("an offset").parse().expect("a number");
+    let log = Partition::new("glue.content".parse().expect("a name"), 0);
+    forget(&bed, &log, offset + 1).await;
+    bed.restart().await;
+    // The reject stays, and says how large the piece was.
+    let rejects = bed.editor().json("/glue/content/rejects").await;
+    let reject = &rejects["rejects"][0];
+    assert_eq!((reject.get("piece"), &reject["reason"]), (None, &json!("missing-path")));
+    assert_eq!(reject["piece_bytes"], failing.to_string().len());
 }

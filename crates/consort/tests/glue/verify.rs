@@ -16,7 +16,7 @@ use crate::bed::PATIENCE;
 use crate::example::{Bed, consort, out, words};
 
 /// One partition, so that all documents share a log.
-const CONFIG: &str = "
+pub(crate) const CONFIG: &str = "
 [engine]
 url = 'embedded:./data'
 shards = 1
@@ -53,6 +53,21 @@ async fn engine(bed: &Bed) -> Engine {
         tls_ca: None,
     };
     consort_engines::open(&options).await.expect("the engine")
+}
+
+/// Lets go of the log before an offset, as retention does.
+pub(crate) async fn forget(bed: &Bed, log: &Partition, before: u64) {
+    // The engine lets go of entries with its next writes, and keeps that only then.
+    consort_testbed::eventually("the log begins later", PATIENCE, || async {
+        let engine = engine(bed).await;
+        let first = engine.log.first(log).await.expect("the first offset");
+        if first < before {
+            engine.log.trim(log, before).await.expect("it is trimmed");
+            tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        }
+        first >= before
+    })
+    .await;
 }
 
 /// The documents of the default tenant, beside the node's back.
@@ -117,11 +132,10 @@ async fn documents_that_are_not_as_the_log_makes_them_are_named() {
     tampered.lose("lost").await;
     tampered.copy("good", "ghost").await;
     tampered.damage("damaged").await;
-    // The frame that created the document 'old' is let go, as retention does.
     let head = tampered.get(tampered.cells.head("default", "old")).await;
     let life = DocumentHead::decode(&head).expect("a head").life.expect("it was created");
-    engine.log.trim(&log, life.offset + 1).await.expect("it is trimmed");
     drop((tampered, engine));
+    forget(&bed, &log, life.offset + 1).await;
 
     let output = verify(&bed);
     let (found, code) = findings(&output);
