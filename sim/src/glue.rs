@@ -3,6 +3,7 @@
 //! the log alone.
 
 mod account;
+mod queue;
 mod requests;
 mod stage;
 mod stored;
@@ -75,6 +76,8 @@ pub enum GlueTwist {
     TicketIgnored,
     /// Frames are tried again after their deadlines (H8).
     TriesLate,
+    /// A queue has two consumers at once (H11).
+    SecondTaker,
 }
 
 struct Run {

@@ -32,6 +32,7 @@ fn collections_come_to_what_the_log_says_whatever_goes_wrong() {
         "rejected: test-failed",
         "rejected: missing-path",
         "requests that failed in the middle",
+        "messages of a queue",
         "Crash",
         "Pause",
         "LandsTwice",
@@ -152,4 +153,9 @@ fn a_ticket_that_is_ignored_is_found() {
 #[test]
 fn a_frame_that_is_tried_again_after_its_deadline_is_found() {
     is_found(GlueTwist::TriesLate);
+}
+
+#[test]
+fn a_second_consumer_of_a_queue_is_found() {
+    is_found(GlueTwist::SecondTaker);
 }

@@ -1,5 +1,5 @@
 //! A trial of glue: nodes of the program behind a balancer, killed, paused, added and retired while editors send
-//! pieces of JSON and XML documents of several tenants to any of them, soloists change documents that halt, and
+//! pieces of JSON and XML documents of several tenants to any of them, writers change documents of their own that halt, and
 //! subscribers and a sink follow. Servers are restarted and killed as well. Afterwards the feed's rows are folded by plain
 //! code, and compared with the documents of every node, with the reject list, with what followers saw and with all answers.
 //!
@@ -11,8 +11,8 @@ mod pauses;
 pub mod pieces;
 pub mod replay;
 mod served;
-mod soloists;
 mod subscriber;
+mod writers;
 
 use std::time::Duration;
 
@@ -32,8 +32,8 @@ use pauses::PauseWatch;
 use pieces::Collection;
 use replay::Replay;
 use served::{Accounts, Served};
-use soloists::{Solo, Soloists};
 use subscriber::{RowsById, Subscribers, by_id, delivered};
+use writers::{OwnedDocument, Writers};
 
 /// The config of the nodes, in which each trial names a file of its own for the sink.
 const CONFIG: &str = include_str!("glue/content.toml");
@@ -90,7 +90,7 @@ impl GlueTrial {
         let ledger = PieceLedger::default();
         let balancer = nodes.balancer();
         let editors = Editors::start(balancer, &ledger, &mut random);
-        let soloists = Soloists::start(balancer, &mut random);
+        let writers = Writers::start(balancer, &mut random);
         let subscribers = Subscribers::start(balancer);
         let pauses = PauseWatch::start(format!("http://{balancer}"));
         let mut scene = Scene::new(servers, nodes, random);
@@ -103,11 +103,11 @@ impl GlueTrial {
         scene.all_over().await;
         all_owned(&scene.nodes).await;
         eprintln!("{}", pauses.stop().await);
-        let (solos, ()) = tokio::join!(soloists.stop(), editors.stop());
+        let (owned, ()) = tokio::join!(writers.stop(), editors.stop());
 
         let addresses = scene.nodes.addresses();
         compare(&addresses, &ledger).await;
-        compare_solos(&addresses, &solos).await;
+        compare_owned(&addresses, &owned).await;
         let followed = subscribers.stop().await;
         for collection in Collection::ALL {
             let rows = by_id(Served::new(&addresses).rows(collection.name()).await);
@@ -125,22 +125,22 @@ impl GlueTrial {
 }
 
 /// Compares the documents that have one client each.
-async fn compare_solos(addresses: &[String], solos: &[Solo]) {
-    let collections = [soloists::COLLECTION];
-    eventually("no piece of a soloist is on its way", SETTLED_WITHIN, || async {
+async fn compare_owned(addresses: &[String], owned: &[OwnedDocument]) {
+    let collections = [writers::COLLECTION];
+    eventually("no piece of a writer is on its way", SETTLED_WITHIN, || async {
         let accounts = Accounts::read(&addresses[0], &collections).await;
         accounts.is_some_and(|accounts| accounts.waiting() == 0)
     })
     .await;
     let served = Served::new(addresses);
-    let rows: RowsById = by_id(served.rows(soloists::COLLECTION).await);
-    for solo in solos {
-        let document = served.document(soloists::COLLECTION, &solo.id, "default").await;
-        solo.meets(&document, &rows[&solo.id]);
+    let rows: RowsById = by_id(served.rows(writers::COLLECTION).await);
+    for one in owned {
+        let document = served.document(writers::COLLECTION, &one.id, "default").await;
+        one.meets(&document, &rows[&one.id]);
     }
-    let sum = |count: fn(&Solo) -> usize| solos.iter().map(count).sum::<usize>();
-    let (requests, discarded) = (sum(|solo| solo.requests), sum(|solo| solo.discarded));
-    eprintln!("{requests} requests of soloists were answered, {discarded} halts were discarded");
+    let sum = |count: fn(&OwnedDocument) -> usize| owned.iter().map(count).sum::<usize>();
+    let (requests, discarded) = (sum(|one| one.requests), sum(|one| one.discarded));
+    eprintln!("{requests} requests of writers were answered, {discarded} halts were discarded");
     assert!(discarded > 0, "no document halted: the trial is too mild");
 }
 

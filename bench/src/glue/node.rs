@@ -22,8 +22,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Short, so that a node that joins gets its share soon.
 const CLUSTER: &str = "[cluster]\nlease = \"2s\"\nheartbeat = \"200ms\"\n";
 
-/// The quota of a tenant is out of the way: one tenant is all there is.
-const QUOTA: &str = "tenant_pieces = 10000000\ntenant_bytes = \"4GiB\"\ngate = \"off\"";
+/// The largest quota: one tenant is all there is.
+const QUOTA: &str = "tenant_pieces = 1000000\ntenant_bytes = \"16MiB\"\ngate = \"off\"";
 
 const CONFIG: &str = r#"
 [log]

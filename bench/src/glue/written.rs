@@ -102,7 +102,7 @@ pub(super) async fn run(pieces: u64, report: &mut Report) -> Result<()> {
 impl CountedNode {
     async fn start() -> Result<CountedNode> {
         let folder = tempfile::Builder::new().prefix("consort-glue-").tempdir()?;
-        let quota = "tenant_pieces = 10000000\ntenant_bytes = \"4GiB\"\ngate = \"off\"";
+        let quota = "tenant_pieces = 1000000\ntenant_bytes = \"16MiB\"\ngate = \"off\"";
         let text = format!(
             "[log]\nlevel = \"warn\"\n[http]\nlisten = \"127.0.0.1:0\"\n[engine]\nurl = \"embedded:{}\"\n\
              [glue.bench]\nformat = \"json\"\n{quota}\n\

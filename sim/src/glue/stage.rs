@@ -8,9 +8,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use consort_cluster::mutation::Mutation;
 use consort_cluster::worker::{self, Control};
-use consort_cluster::{Appender, Collector, Ended, Lanes, Part, Role, Runtime, Tenure};
+use consort_cluster::{
+    Appender, Collector, Ended, Lanes, Part, Role, Runtime, Tenure, queue_consumer,
+};
 use consort_glue::fold::FoldRules;
-use consort_glue::part::{GlueOptions, GluePart, TIMER};
+use consort_glue::part::{CollectionQueue, GlueOptions, GluePart, TIMER};
 use consort_glue::stored::word::{PART, Replacement};
 use consort_glue::stored::{Condition, DocumentHead, GlueWord, SourceNumber, WordAction};
 use consort_glue::{
@@ -24,6 +26,7 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
 use super::GlueTwist;
+use super::queue::{QUEUE, SimInlet, SimJudge, SimQueue};
 use super::requests::{Requests, WatchedLog};
 use crate::dice::Dice;
 use crate::runtime::NodeRuntime;
@@ -51,6 +54,7 @@ pub(super) struct GlueStage {
     store: Arc<MemoryStore>,
     stopped: AtomicBool,
     pub(super) requests: Requests,
+    pub(super) queue: Arc<SimQueue>,
     /// The next number of each document and source, for all senders together.
     numbers: Mutex<BTreeMap<(usize, usize, usize), u64>>,
 }
@@ -78,12 +82,14 @@ impl GlueStage {
             store: Arc::clone(&world.store),
             stopped: AtomicBool::new(false),
             requests: Requests::default(),
+            queue: Arc::default(),
             numbers: Mutex::default(),
         }
     }
 
     pub(super) fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
+        self.queue.stop();
     }
 
     pub(super) fn is_stopped(&self) -> bool {
@@ -108,7 +114,8 @@ impl GlueStage {
     pub(super) fn roles(&self) -> Vec<Role> {
         let worker = |index| worker::role(self.cells.stream(), index);
         let timer = Role::new(TIMER, self.collection.name.clone());
-        (0..PARTITIONS).map(worker).chain([timer]).collect()
+        let consumer = queue_consumer::role(format!("{}/{QUEUE}", self.collection.name));
+        (0..PARTITIONS).map(worker).chain([timer, consumer]).collect()
     }
 }
 
@@ -131,9 +138,8 @@ impl GlueStation {
         let (mutation, rules) = match twist {
             Some(GlueTwist::Worker(mutation)) => (Some(mutation), FoldRules::default()),
             Some(GlueTwist::Fold(rule)) => (None, FoldRules::without(rule)),
-            Some(GlueTwist::TicketIgnored | GlueTwist::TriesLate) | None => {
-                (None, FoldRules::default())
-            }
+            Some(GlueTwist::TicketIgnored | GlueTwist::TriesLate | GlueTwist::SecondTaker)
+            | None => (None, FoldRules::default()),
         };
         let log: Arc<dyn Log> = world.node_log(node);
         let log: Arc<dyn Log> =
@@ -158,6 +164,15 @@ impl GlueStation {
             Duration::from_millis(1),
             Lanes::Unbounded,
         );
+        let is_exclusive = twist != Some(GlueTwist::SecondTaker);
+        let inlet = SimInlet::new(Arc::clone(&stage.queue), world.runtime(node), is_exclusive);
+        let queue = CollectionQueue {
+            collection: stage.collection.name.clone(),
+            queue: QUEUE.to_owned(),
+            inlet: Arc::new(inlet),
+            judge: Arc::new(SimJudge),
+            admission: Arc::new(queue_consumer::Unlimited),
+        };
         let options = GlueOptions {
             log,
             store,
@@ -165,7 +180,7 @@ impl GlueStation {
             entropy,
             appender: Arc::clone(&appender),
             collector: collector.clone(),
-            queues: Vec::new(),
+            queues: vec![queue],
             cache: CACHE,
         };
         let collections = [Arc::clone(&stage.collection)];

@@ -1,4 +1,4 @@
-//! Soloists: clients that each have a document of their own, and change it by pieces with idempotency keys: single ones, bulk
+//! Writers: clients that each have a document of their own, and change it by pieces with idempotency keys: single ones, bulk
 //! requests, conditional ones, and some that halt the document until they are discarded.
 
 use std::net::SocketAddr;
@@ -13,10 +13,10 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 /// The collection, which halts a document at a piece that does not apply.
-pub(super) const COLLECTION: &str = "solos";
+pub(super) const COLLECTION: &str = "owned";
 
 /// How many there are.
-const SOLOISTS: usize = 6;
+const WRITERS: usize = 6;
 
 /// Pieces of a bulk request, at most.
 const BULK: usize = 20;
@@ -30,14 +30,14 @@ const DONE_WITHIN: Duration = Duration::from_secs(120);
 
 /// All of them.
 #[derive(Debug)]
-pub(super) struct Soloists {
+pub(super) struct Writers {
     stop: watch::Sender<bool>,
-    tasks: Vec<JoinHandle<Solo>>,
+    tasks: Vec<JoinHandle<OwnedDocument>>,
 }
 
 /// A document, as its client knows it.
 #[derive(Debug)]
-pub(super) struct Solo {
+pub(super) struct OwnedDocument {
     pub(super) id: String,
     /// What was inserted, in order.
     items: Vec<String>,
@@ -47,40 +47,40 @@ pub(super) struct Solo {
     pub(super) requests: usize,
 }
 
-struct Soloist {
+struct Writer {
     client: Client,
-    solo: Solo,
+    owned: OwnedDocument,
     keys: u64,
     dice: StdRng,
 }
 
-impl Soloists {
+impl Writers {
     /// They begin.
-    pub(super) fn start(balancer: SocketAddr, random: &mut StdRng) -> Soloists {
+    pub(super) fn start(balancer: SocketAddr, random: &mut StdRng) -> Writers {
         let (stop, stopped) = watch::channel(false);
         let client = Client::new(&format!("http://{balancer}"), None).expect("an address");
-        let tasks = (0..SOLOISTS).map(|number| {
-            let id = format!("solo-{number}");
-            let solo = Solo { id, items: Vec::new(), discarded: 0, requests: 0 };
+        let tasks = (0..WRITERS).map(|number| {
+            let id = format!("owned-{number}");
+            let owned = OwnedDocument { id, items: Vec::new(), discarded: 0, requests: 0 };
             let dice = StdRng::seed_from_u64(random.random());
-            let soloist = Soloist { client: client.clone(), solo, keys: 0, dice };
-            tokio::spawn(soloist.play(stopped.clone()))
+            let writer = Writer { client: client.clone(), owned, keys: 0, dice };
+            tokio::spawn(writer.play(stopped.clone()))
         });
-        Soloists { stop, tasks: tasks.collect() }
+        Writers { stop, tasks: tasks.collect() }
     }
 
     /// Each ends when its last piece is answered.
-    pub(super) async fn stop(self) -> Vec<Solo> {
+    pub(super) async fn stop(self) -> Vec<OwnedDocument> {
         self.stop.send_replace(true);
-        let mut solos = Vec::new();
+        let mut all = Vec::new();
         for task in self.tasks {
-            solos.push(task.await.expect("a soloist does not panic"));
+            all.push(task.await.expect("a writer does not panic"));
         }
-        solos
+        all
     }
 }
 
-impl Solo {
+impl OwnedDocument {
     /// Compares with the document and with its rows in the feed, which must have every version.
     pub(super) fn meets(&self, document: &Value, rows: &[Value]) {
         assert_eq!(document["items"], json!(self.items), "{}", self.id);
@@ -97,11 +97,11 @@ impl Solo {
     }
 }
 
-impl Soloist {
-    async fn play(mut self, stopped: watch::Receiver<bool>) -> Solo {
+impl Writer {
+    async fn play(mut self, stopped: watch::Receiver<bool>) -> OwnedDocument {
         let created = json!({ "items": [] });
         let headers = [("content-type", "application/json"), ("idempotency-key", "created")];
-        let path = format!("/glue/{COLLECTION}/{}?wait=applied", self.solo.id);
+        let path = format!("/glue/{COLLECTION}/{}?wait=applied", self.owned.id);
         self.until(Method::PUT, &path, &headers, created.to_string(), &[200]).await;
         while !*stopped.borrow() {
             match self.dice.random_range(0..5) {
@@ -111,12 +111,12 @@ impl Soloist {
                 _ => self.halt_and_discard().await,
             }
         }
-        self.solo
+        self.owned
     }
 
     fn key(&mut self) -> String {
         self.keys += 1;
-        format!("{}-{}", self.solo.id, self.keys)
+        format!("{}-{}", self.owned.id, self.keys)
     }
 
     /// A piece that is applied or stored.
@@ -129,7 +129,7 @@ impl Soloist {
         let keys: Vec<String> = (0..self.dice.random_range(2..=BULK)).map(|_| self.key()).collect();
         let line = |key: &String| {
             let line =
-                json!({"id": self.solo.id, "form": "json-patch", "piece": add(key), "key": key});
+                json!({"id": self.owned.id, "form": "json-patch", "piece": add(key), "key": key});
             format!("{line}\n")
         };
         let body: String = keys.iter().map(line).collect();
@@ -138,14 +138,14 @@ impl Soloist {
         // All of it again after a failure: the lines that were stored are known by their keys.
         let reply = self.until(Method::POST, &path, &headers, body, &[202]).await;
         assert_eq!(said(&reply)["accepted"], keys.len(), "{}", said(&reply));
-        self.solo.items.extend(keys);
+        self.owned.items.extend(keys);
     }
 
     /// A piece for exactly the version that was read. Nobody else changes the document.
     async fn insert_if_unchanged(&mut self) {
         // All that was stored before is applied by the time a piece is, behind which nothing waits.
         self.patch("?wait=applied", None, &[200]).await;
-        let path = format!("/glue/{COLLECTION}/{}", self.solo.id);
+        let path = format!("/glue/{COLLECTION}/{}", self.owned.id);
         let read = self.until(Method::GET, &path, &[], String::new(), &[200]).await;
         let tag = read.header("etag").expect("an ETag").to_owned();
         self.patch("", Some(&tag), &[200]).await;
@@ -155,18 +155,18 @@ impl Soloist {
     async fn halt_and_discard(&mut self) {
         let key = self.key();
         let headers = [("content-type", "application/json-patch+json"), ("idempotency-key", &*key)];
-        let path = format!("/glue/{COLLECTION}/{}?wait=applied", self.solo.id);
+        let path = format!("/glue/{COLLECTION}/{}?wait=applied", self.owned.id);
         let failing = json!([{"op": "remove", "path": "/none"}]).to_string();
         let halted = self.until(Method::PATCH, &path, &headers, failing, &[409]).await;
         let place = said(&halted)["place"].clone();
         assert!(place.is_string(), "{}", said(&halted));
         self.patch("", None, &[202]).await;
         let headers = [("content-type", "application/json")];
-        let path = format!("/glue/{COLLECTION}/{}/discard?wait=applied", self.solo.id);
+        let path = format!("/glue/{COLLECTION}/{}/discard?wait=applied", self.owned.id);
         let decision = json!({ "place": place }).to_string();
         // A decision whose answer was lost has been taken: the document is not halted any more.
         self.until(Method::POST, &path, &headers, decision, &[200, 409]).await;
-        self.solo.discarded += 1;
+        self.owned.discarded += 1;
     }
 
     async fn patch(&mut self, query: &str, tag: Option<&str>, expected: &[u16]) {
@@ -174,9 +174,9 @@ impl Soloist {
         let mut headers =
             vec![("content-type", "application/json-patch+json"), ("idempotency-key", &*key)];
         headers.extend(tag.map(|tag| ("if-match", tag)));
-        let path = format!("/glue/{COLLECTION}/{}{query}", self.solo.id);
+        let path = format!("/glue/{COLLECTION}/{}{query}", self.owned.id);
         self.until(Method::PATCH, &path, &headers, add(&key).to_string(), expected).await;
-        self.solo.items.push(key);
+        self.owned.items.push(key);
     }
 
     /// Sends a request until the answer has one of these statuses. A piece that waits for its outcome may hear 202, if the
@@ -194,7 +194,7 @@ impl Soloist {
             let mut connection = Connection::new(self.client.clone(), ANSWER_WITHIN);
             let told = match connection.send(method.clone(), path, headers, body.clone()).await {
                 Ok(reply) if expected.contains(&reply.status.as_u16()) => {
-                    self.solo.requests += 1;
+                    self.owned.requests += 1;
                     return reply;
                 }
                 Ok(reply) => {
