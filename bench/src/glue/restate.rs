@@ -23,7 +23,7 @@ use crate::report::Report;
 
 /// A folder in which `npm install @restatedev/restate-server @restatedev/restate-sdk` was run before, for machines
 /// without a network.
-const FOLDER_VARIABLE: &str = "CONSORT_BENCH_RESTATE";
+const FOLDER_VARIABLE: &str = "BENCH_RESTATE";
 
 const PACKAGES: [&str; 2] = ["@restatedev/restate-server@1", "@restatedev/restate-sdk@1"];
 

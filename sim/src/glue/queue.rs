@@ -22,7 +22,7 @@ pub(super) const QUEUE: &str = "pieces";
 const TENANT: &str = "queue";
 
 /// Between two messages that come.
-const EVERY: Duration = Duration::from_millis(50);
+const EVERY: Duration = Duration::from_millis(300);
 
 /// A consumer that was not heard of for so long has lost its connection.
 const SILENT_FOR: Duration = Duration::from_secs(10);

@@ -70,6 +70,13 @@ impl Bed {
         self.listens().await;
     }
 
+    /// Kills the node as `kill -9` does, and starts it as it was.
+    pub(crate) async fn crash(&mut self) {
+        self.node.kill().await;
+        self.node = Process::start(&self.command, &self.folder.path().join("node.log"));
+        self.listens().await;
+    }
+
     pub(crate) fn editor(&self) -> Editor {
         Editor::at(&format!("http://{}", self.address), None)
     }

@@ -1,19 +1,15 @@
 //! A collection that is filled by queues of RabbitMQ.
 
-use std::fs;
-use std::path::Path;
-use std::process::Command;
-
 use consort_client::Method;
-use consort_testbed::{Port, Process, RabbitServer, eventually};
+use consort_testbed::{RabbitServer, eventually};
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions};
 use lapin::types::FieldTable;
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
 use crate::bed::{Editor, GlueNode, PATIENCE, json};
+use crate::example::Bed;
 
 /// One broker for all tests here: starting one is slow. It ends with this process.
 static BROKER: OnceCell<RabbitServer> = OnceCell::const_new();
@@ -148,55 +144,6 @@ async fn messages_are_pieces_and_their_ids_are_keys_and_malformed_ones_are_liste
     eventually("the queue is empty", PATIENCE, || async { queue.look().await.0 == 0 }).await;
 }
 
-/// A node as a process, on the embedded engine in a folder of its own.
-struct Apart {
-    process: Process,
-    command: Command,
-    port: Port,
-    folder: TempDir,
-}
-
-impl Apart {
-    async fn start(declarations: &str) -> Apart {
-        let (folder, port) = (tempfile::tempdir().expect("a folder"), Port::claim());
-        let path = folder.path().join("consort.toml");
-        let text = format!(
-            "[http]\nlisten = '127.0.0.1:{}'\n[engine]\nurl = 'embedded:./data'\n{declarations}",
-            port.number()
-        );
-        fs::write(&path, text).expect("a config");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_consort"));
-        command.args(["serve", "-c"]).arg(&path).current_dir(folder.path());
-        let process = Process::start(&command, &Apart::log(folder.path()));
-        let node = Apart { process, command, port, folder };
-        node.listens().await;
-        node
-    }
-
-    fn log(folder: &Path) -> std::path::PathBuf {
-        folder.join("log")
-    }
-
-    /// Kills it as `kill -9` does, and starts it as it was.
-    async fn crash(&mut self) {
-        self.process.kill().await;
-        self.process = Process::start(&self.command, &Apart::log(self.folder.path()));
-        self.listens().await;
-    }
-
-    async fn listens(&self) {
-        let said = || self.process.output();
-        eventually("the node listens", PATIENCE, || async {
-            said().contains("listens on http://")
-        })
-        .await;
-    }
-
-    fn editor(&self) -> Editor {
-        Editor::at(&format!("http://127.0.0.1:{}", self.port.number()), None)
-    }
-}
-
 #[tokio::test]
 async fn a_consumer_killed_in_the_middle_of_messages_applies_each_once_and_in_order() {
     const DOCUMENTS: u64 = 10;
@@ -207,7 +154,9 @@ async fn a_consumer_killed_in_the_middle_of_messages_applies_each_once_and_in_or
     let piece = |n: u64| (Some(format!("m{n}")), push(&format!("d{}", n % DOCUMENTS), n));
     queue.publish((0..PIECES / 2).map(piece)).await;
     let quota = "tenant_pieces = 100";
-    let mut node = Apart::start(&collection(&[queue.entry("default")], quota)).await;
+    let engine = "[engine]\nurl = 'embedded:./data'\n";
+    let config = format!("{engine}{}", collection(&[queue.entry("default")], quota));
+    let mut node = Bed::start_with(&config).await;
     eventually("some pieces are applied", PATIENCE, || async {
         node.editor().counters("content").await["applied"].as_u64() > Some(0)
     })
