@@ -2,11 +2,13 @@
 //!
 //! `CONSORT_GLUE_FLOOD` divides the floods, where a run has less time: 10 sends a tenth of the pieces.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use consort_client::Method;
 use consort_testbed::eventually;
+use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::bed::{GlueNode, LINES, PATIENCE, json, text};
@@ -41,8 +43,8 @@ fn flood_pieces() -> u64 {
 /// What happens while floods are under way.
 #[derive(Default)]
 struct Watched {
-    /// Pieces of the floods that the log has.
-    accepted: AtomicU64,
+    /// Pieces of each flood that the log has.
+    accepted: Mutex<BTreeMap<&'static str, u64>>,
     is_over: AtomicBool,
 }
 
@@ -63,7 +65,7 @@ async fn flood(node: &GlueNode, tenant: &'static str, watched: &Watched) -> u64 
         let status = reply.status.as_u16();
         assert!([202, 429].contains(&status), "{}", text(&reply));
         let accepted = json(&reply)["accepted"].as_u64().expect("a number");
-        watched.accepted.fetch_add(accepted, Ordering::Relaxed);
+        *watched.accepted.lock().entry(tenant).or_default() += accepted;
         left -= accepted;
     }
     total
@@ -76,25 +78,33 @@ async fn quiet(node: &GlueNode, watched: &Watched) -> Vec<Duration> {
         let headers = [("consort-tenant", "quiet"), crate::bed::MERGE[0]];
         let (body, began) = (json!({ "n": took.len() }).to_string(), Instant::now());
         let path = "/glue/content/q?wait=applied";
-        let reply = editor.send(Method::PATCH, path, &headers, body).await;
-        assert_eq!(reply.status, 200, "piece {}: {}", took.len(), text(&reply));
+        loop {
+            let reply = editor.send(Method::PATCH, path, &headers, body.clone()).await;
+            // After a pause of the machine the quota is small for a moment. The time until the piece is applied counts.
+            if reply.status != 429 {
+                assert_eq!(reply.status, 200, "piece {}: {}", took.len(), text(&reply));
+                break;
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
         took.push(began.elapsed());
     }
     took.sort_unstable();
     took
 }
 
-/// The most pieces that were seen accepted and not yet applied.
+/// The most pieces of one flood that were seen accepted and not yet applied.
 async fn most_unapplied(node: &GlueNode, watched: &Watched) -> u64 {
     let (mut editor, mut most) = (node.editor(), 0);
     while !watched.is_over.load(Ordering::Relaxed) {
         // Read first: pieces that are accepted meanwhile are not taken for unapplied ones.
-        let accepted = watched.accepted.load(Ordering::Relaxed);
+        let accepted = watched.accepted.lock().clone();
         let overview = editor.json("/glue").await;
-        let tenants = overview["collections"][0]["tenants"].as_object().expect("tenants");
-        let of_floods = tenants.iter().filter(|(tenant, _)| *tenant != "quiet");
-        let received: u64 = of_floods.map(|(_, one)| one["received"].as_u64().unwrap_or(0)).sum();
-        most = most.max(accepted.saturating_sub(received));
+        let tenants = &overview["collections"][0]["tenants"];
+        for (tenant, accepted) in accepted {
+            let received = tenants[tenant]["received"].as_u64().unwrap_or_default();
+            most = most.max(accepted.saturating_sub(received));
+        }
         tokio::time::sleep(LOOK_EVERY).await;
     }
     most
@@ -112,8 +122,8 @@ async fn is_fair(tenants: &[&'static str]) {
         tokio::join!(floods, quiet(&node, &watched), most_unapplied(&node, &watched));
     let at = |share: usize| took[(took.len() * share / 100).min(took.len() - 1)];
     eprintln!(
-        "{} floods of {} pieces: {} pieces of a quiet tenant took p50 {:?}, p99 {:?}; at most {unapplied} pieces of the \
-         floods were seen unapplied",
+        "{} floods of {} pieces: {} pieces of a quiet tenant took p50 {:?}, p99 {:?}; at most {unapplied} pieces of one \
+         flood were seen unapplied",
         tenants.len(),
         flood_pieces(),
         took.len(),
@@ -121,7 +131,7 @@ async fn is_fair(tenants: &[&'static str]) {
         at(99),
     );
     // Pieces count until their mark is known to have passed them, so no flood has more than its quota in the log.
-    assert!(unapplied <= QUOTA * tenants.len() as u64, "{unapplied} pieces wait in the log");
+    assert!(unapplied <= QUOTA, "{unapplied} pieces of a flood wait in the log");
     eventually("all that was stored is applied", PATIENCE, || async {
         let overview = node.editor().json("/glue").await;
         let shown = &overview["collections"][0]["tenants"];
