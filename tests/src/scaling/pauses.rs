@@ -7,21 +7,43 @@ use consort_cluster::PauseCause;
 
 /// Pauses by role and epoch: each tenure has one.
 #[derive(Clone, Debug, Default)]
-pub struct Pauses(BTreeMap<(String, u64), (PauseCause, u64)>);
+pub struct Pauses {
+    pauses: BTreeMap<(String, u64), (PauseCause, u64)>,
+    /// The last epoch of each role.
+    epochs: BTreeMap<String, u64>,
+}
 
 impl Pauses {
     /// Takes note of the pauses that a status shows.
     pub fn note(&mut self, cluster: &Cluster) {
         for role in cluster.status.roles.iter().filter(|role| role.role.kind() == "worker") {
+            let name = role.role.to_string();
             if let Some(pause) = role.pause {
-                self.0.insert((role.role.to_string(), role.epoch), (pause.cause, pause.millis));
+                self.pauses.insert((name.clone(), role.epoch), (pause.cause, pause.millis));
             }
+            let last = self.epochs.entry(name).or_default();
+            *last = role.epoch.max(*last);
         }
+    }
+
+    /// Roles and epochs above the first whose pause was not seen.
+    pub fn missing(&self) -> Vec<(String, u64)> {
+        let above_first =
+            self.epochs.iter().flat_map(|(role, last)| (2..=*last).map(|n| (role.clone(), n)));
+        above_first.filter(|tenure| !self.pauses.contains_key(tenure)).collect()
+    }
+
+    /// A line for each pause: role, epoch, cause, and how long it was.
+    pub fn lines(&self) -> String {
+        let line = |((role, epoch), (cause, millis)): (&(String, u64), &(PauseCause, u64))| {
+            format!("{role} epoch {epoch} {} {millis} ms\n", cause.as_str())
+        };
+        self.pauses.iter().map(line).collect()
     }
 
     /// The pauses for this cause in milliseconds, shortest first.
     pub fn of_cause(&self, cause: PauseCause) -> Vec<u64> {
-        let of_cause = self.0.values().filter(|(of, _)| *of == cause);
+        let of_cause = self.pauses.values().filter(|(of, _)| *of == cause);
         let mut millis: Vec<u64> = of_cause.map(|(_, millis)| *millis).collect();
         millis.sort_unstable();
         millis

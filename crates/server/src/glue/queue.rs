@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -48,12 +49,14 @@ pub struct PacedInlet {
     inlet: Arc<dyn Inlet>,
     ingress: Ingress,
     runtime: Arc<dyn Runtime>,
+    /// Whether it has rested since messages were taken: the next ones had to wait for the workers.
+    has_rested: AtomicBool,
 }
 
 impl PacedInlet {
     pub(super) fn new(inlet: Arc<dyn Inlet>, collection: &OpenCollection) -> PacedInlet {
         let (ingress, runtime) = (collection.ingress.clone(), Arc::clone(&collection.runtime));
-        PacedInlet { inlet, ingress, runtime }
+        PacedInlet { inlet, ingress, runtime, has_rested: AtomicBool::new(false) }
     }
 }
 
@@ -62,10 +65,15 @@ impl Inlet for PacedInlet {
     async fn take(&self, most: usize, wait: Duration) -> Result<Vec<Message>, Fault> {
         // Before anything is known of the workers the queue is read: its messages are safe in the log.
         if self.ingress.lag().is_some_and(|lag| lag.behind > BEHIND_MOST) {
+            self.has_rested.store(true, Ordering::Relaxed);
             self.runtime.sleep(wait.min(REST)).await;
             return Ok(Vec::new());
         }
-        self.inlet.take(most, wait).await
+        let messages = self.inlet.take(most, wait).await?;
+        if self.has_rested.swap(false, Ordering::Relaxed) {
+            self.ingress.demand().note_delayed(messages.len() as u64);
+        }
+        Ok(messages)
     }
 
     async fn settle(&self, tags: &[Tag]) -> Result<(), Fault> {

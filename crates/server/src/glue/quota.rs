@@ -43,6 +43,8 @@ pub(super) struct QuotaFull {
     bytes: u64,
     most_pieces: u64,
     most_bytes: u64,
+    /// Whether the pieces would have been admitted if the partition were faster.
+    is_overload: bool,
 }
 
 /// The quotas of one partition.
@@ -115,13 +117,16 @@ impl PartitionQuota {
     ) -> Result<AdmissionId, QuotaFull> {
         let most = self.share();
         let known = self.tenants.get(tenant).copied().unwrap_or_default();
-        let fits = known.pieces + pieces <= most.pieces && known.bytes + bytes <= most.bytes;
-        if !fits && known.pieces > 0 {
+        let fits = |most: QuotaLimits| {
+            known.pieces + pieces <= most.pieces && known.bytes + bytes <= most.bytes
+        };
+        if !fits(most) && known.pieces > 0 {
             return Err(QuotaFull {
                 pieces: known.pieces,
                 bytes: known.bytes,
                 most_pieces: most.pieces,
                 most_bytes: most.bytes,
+                is_overload: fits(self.share_at_setting()),
             });
         }
         let (id, counted) = (AdmissionId(self.next), Unapplied { pieces, bytes });
@@ -136,12 +141,23 @@ impl PartitionQuota {
 
     /// What one tenant may have unapplied through this node just now.
     pub(super) fn share(&self) -> QuotaLimits {
-        let share = |all: u64| all / self.nodes.max(1);
-        let pieces = share(self.limits.pieces);
+        let QuotaLimits { pieces, bytes } = self.share_at_setting();
         // At most what the partition applies in a second.
-        let pieces = self.drain.per_second.map_or(pieces, |drain| pieces.min(drain));
-        let least = LEAST_PIECES.min(self.limits.pieces);
-        QuotaLimits { pieces: pieces.max(least), bytes: share(self.limits.bytes) }
+        let drained = self.drain.per_second.map_or(pieces, |drain| pieces.min(drain));
+        QuotaLimits { pieces: drained.max(self.least()), bytes }
+    }
+
+    /// The same for a partition that is fast enough.
+    fn share_at_setting(&self) -> QuotaLimits {
+        let share = |all: u64| all / self.nodes.max(1);
+        QuotaLimits {
+            pieces: share(self.limits.pieces).max(self.least()),
+            bytes: share(self.limits.bytes),
+        }
+    }
+
+    fn least(&self) -> u64 {
+        LEAST_PIECES.min(self.limits.pieces)
     }
 
     /// The pieces are in the log.
@@ -230,6 +246,14 @@ impl PartitionQuota {
     }
 }
 
+impl QuotaFull {
+    /// Whether a faster partition would have admitted the pieces. Otherwise the operator's setting refuses them, and no
+    /// node more would change that.
+    pub(super) fn is_overload(&self) -> bool {
+        self.is_overload
+    }
+}
+
 impl Drain {
     /// Pieces wait from now on.
     fn begin(&mut self, now: Duration) {
@@ -311,6 +335,7 @@ mod tests {
         let second = quota.admit(&tenant("a"), 40, 100).unwrap();
         let full = quota.admit(&tenant("a"), 1, 1).unwrap_err();
         assert_eq!((full.pieces, full.most_pieces), (100, 100));
+        assert!(!full.is_overload(), "the quota is at its setting");
         assert!(quota.admit(&tenant("b"), 100, 1).is_ok(), "another tenant has its own");
         quota.stored(first, place(1), ms(0));
         quota.stored(second, place(2), ms(0));
@@ -387,6 +412,14 @@ mod tests {
         // Nothing is applied for a second: the least remains.
         quota.applied(0, ms(now + 1_000), |_| false);
         assert_eq!(quota.share().pieces, LEAST_PIECES);
+        let known = quota.admit(&tenant("d"), 16, 0).unwrap();
+        let full = quota.admit(&tenant("d"), 984, 0).unwrap_err();
+        assert!(full.is_overload(), "the setting is 1,000 pieces");
+        let full = quota.admit(&tenant("d"), 985, 0).unwrap_err();
+        assert!(!full.is_overload(), "a fast partition would not admit them either");
+        let full = quota.admit(&tenant("d"), 1, 1 << 21).unwrap_err();
+        assert!(!full.is_overload(), "bytes do not shrink");
+        quota.failed(known);
         quota.failed(waiting);
         // A fast burst is too short to tell anything; a longer one shows the partition's pace again.
         now += 1_000;
