@@ -100,7 +100,6 @@ impl ScalingTrial {
         stage.until("two nodes are left", |cluster| live(cluster) == 2).await;
         stage.until("one node is left", |cluster| live(cluster) == 1 && works(cluster)).await;
         stage.tell("one node is left", &load);
-        stage.sees_every_pause().await;
         let acknowledged = load.count();
         let senders = load.stop().await;
         let address = stage.up.address(1);
@@ -135,18 +134,6 @@ impl Stage {
         }
     }
 
-    /// Looks on until each tenure of a worker has told its pause: a node tells it with its next heartbeat.
-    async fn sees_every_pause(&mut self) {
-        for _ in 0..20 {
-            self.until("the pauses are told", works).await;
-            if self.pauses.missing().is_empty() {
-                return;
-            }
-            tokio::time::sleep(LOOK_EVERY).await;
-        }
-        panic!("these hand-overs have no pause: {:?}", self.pauses.missing());
-    }
-
     fn tell(&self, what: &str, load: &PostLoad) {
         self.decisions.tell(&format!("{what}; {} posts acknowledged", load.count()));
     }
@@ -163,6 +150,8 @@ impl Stage {
             .collect();
         assert_eq!(changes, [(0, 1), (1, 2), (2, 3), (3, 2), (2, 1)], "{numbers:?}");
         assert!(decisions.iter().all(|(_, _, why)| !why.is_empty()));
+        let untold = self.pauses.missing();
+        assert!(untold.is_empty(), "these hand-overs have told no pause: {untold:?}");
         assert!(!self.pauses.of_cause(PauseCause::HandedOver).is_empty(), "roles were handed over");
         assert!(!self.pauses.of_cause(PauseCause::TakenOver).is_empty(), "roles were taken over");
         let retired = self.up.output().matches("hands its roles over and leaves").count();
