@@ -181,6 +181,9 @@ impl OpenCollection {
         let counted = self.quotas.admit(partition, &piece.tenant, 1, bytes);
         let counted = counted.map_err(|full| {
             self.ingress.metrics().rejected.inc();
+            if full.is_overload() {
+                self.ingress.demand().note_refused(1);
+            }
             full.problem()
         })?;
         // Before the append: the outcome may be written before the log's answer is here.

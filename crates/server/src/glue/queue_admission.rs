@@ -39,10 +39,17 @@ impl PieceAdmission {
     }
 
     async fn count(&self, partition: u32, pieces: u64, bytes: u64) -> CountedPieces {
+        let mut is_delayed = false;
         loop {
             match self.collection.quotas.admit(partition, &self.tenant, pieces, bytes) {
                 Ok(counted) => return counted,
-                Err(_) => self.collection.runtime.sleep(ASK_EVERY).await,
+                Err(full) => {
+                    // The messages wait in the broker and are not sent again: demand is noted once.
+                    if full.is_overload() && !std::mem::replace(&mut is_delayed, true) {
+                        self.collection.ingress.demand().note_delayed(pieces);
+                    }
+                    self.collection.runtime.sleep(ASK_EVERY).await;
+                }
             }
         }
     }

@@ -43,6 +43,8 @@ pub(super) struct QuotaFull {
     bytes: u64,
     most_pieces: u64,
     most_bytes: u64,
+    /// Whether the pieces would have been admitted if the partition were faster.
+    is_overload: bool,
 }
 
 /// The quotas of one partition.
@@ -115,13 +117,16 @@ impl PartitionQuota {
     ) -> Result<AdmissionId, QuotaFull> {
         let most = self.share();
         let known = self.tenants.get(tenant).copied().unwrap_or_default();
-        let fits = known.pieces + pieces <= most.pieces && known.bytes + bytes <= most.bytes;
-        if !fits && known.pieces > 0 {
+        let fits = |most: QuotaLimits| {
+            known.pieces + pieces <= most.pieces && known.bytes + bytes <= most.bytes
+        };
+        if !fits(most) && known.pieces > 0 {
             return Err(QuotaFull {
                 pieces: known.pieces,
                 bytes: known.bytes,
                 most_pieces: most.pieces,
                 most_bytes: most.bytes,
+                is_overload: fits(self.share_at_setting()),
             });
         }
         let (id, counted) = (AdmissionId(self.next), Unapplied { pieces, bytes });
@@ -136,12 +141,23 @@ impl PartitionQuota {
 
     /// What one tenant may have unapplied through this node just now.
     pub(super) fn share(&self) -> QuotaLimits {
-        let share = |all: u64| all / self.nodes.max(1);
-        let pieces = share(self.limits.pieces);
+        let QuotaLimits { pieces, bytes } = self.share_at_setting();
         // At most what the partition applies in a second.
-        let pieces = self.drain.per_second.map_or(pieces, |drain| pieces.min(drain));
-        let least = LEAST_PIECES.min(self.limits.pieces);
-        QuotaLimits { pieces: pieces.max(least), bytes: share(self.limits.bytes) }
+        let drained = self.drain.per_second.map_or(pieces, |drain| pieces.min(drain));
+        QuotaLimits { pieces: drained.max(self.least()), bytes }
+    }
+
+    /// The same for a partition that is fast enough.
+    fn share_at_setting(&self) -> QuotaLimits {
+        let share = |all: u64| all / self.nodes.max(1);
+        QuotaLimits {
+            pieces: share(self.limits.pieces).max(self.least()),
+            bytes: share(self.limits.bytes),
+        }
+    }
+
+    fn least(&self) -> u64 {
+        LEAST_PIECES.min(self.limits.pieces)
     }
 
     /// The pieces are in the log.
@@ -240,6 +256,14 @@ impl PartitionQuota {
         self.tenants.clear();
         self.stored.clear();
         self.drain = Drain::default();
+    }
+}
+
+impl QuotaFull {
+    /// Whether a faster partition would have admitted the pieces. Otherwise the operator's setting refuses them, and no
+    /// node more would change that.
+    pub(super) fn is_overload(&self) -> bool {
+        self.is_overload
     }
 }
 

@@ -47,6 +47,7 @@ fn a_piece_counts_until_it_is_applied_and_not_longer() {
     let second = quota.admit(&tenant("a"), 40, 100).unwrap();
     let full = quota.admit(&tenant("a"), 1, 1).unwrap_err();
     assert_eq!((full.pieces, full.most_pieces), (100, 100));
+    assert!(!full.is_overload(), "the quota is at its setting");
     assert!(quota.admit(&tenant("b"), 100, 1).is_ok(), "another tenant has its own");
     quota.stored(first, place(1), ms(0));
     quota.stored(second, place(2), ms(0));
@@ -144,6 +145,14 @@ fn the_quota_shrinks_to_a_second_of_the_drain_and_grows_again() {
     // Nothing is applied for a second: the least remains.
     quota.applied(0, ms(now + 1_000), |_| false);
     assert_eq!(quota.share().pieces, LEAST_PIECES);
+    let known = quota.admit(&tenant("d"), 16, 0).unwrap();
+    let full = quota.admit(&tenant("d"), 984, 0).unwrap_err();
+    assert!(full.is_overload(), "the setting is 1,000 pieces");
+    let full = quota.admit(&tenant("d"), 985, 0).unwrap_err();
+    assert!(!full.is_overload(), "a fast partition would not admit them either");
+    let full = quota.admit(&tenant("d"), 1, 1 << 21).unwrap_err();
+    assert!(!full.is_overload(), "bytes do not shrink");
+    quota.failed(known);
     quota.failed(waiting);
     // A fast burst is too short to tell anything; a longer one shows the partition's pace again.
     now += 1_000;
