@@ -292,3 +292,27 @@ fn store_failed(error: &QueryError) -> Problem {
 fn not_now(kind: &'static ProblemKind, detail: String) -> Problem {
     Problem::new(kind, detail).retry_after(RETRY_AFTER)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::Poll;
+
+    use futures::poll;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_large_answer_is_written_in_steps() {
+        let part = "x".repeat(64 << 10);
+        let parts: Parts<'_> = Box::new((0..20).map(|_| part.clone()));
+        let (mut writing, mut yields) = (pin!(written(parts)), 0);
+        let text = loop {
+            match poll!(&mut writing) {
+                Poll::Ready(text) => break text,
+                Poll::Pending => yields += 1,
+            }
+        };
+        assert_eq!((text.len(), yields), (20 * part.len(), 20));
+    }
+}
