@@ -261,6 +261,19 @@ async fn a_key_belongs_to_its_first_event_and_costs_one_commit() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_key_stays_with_its_event_although_the_append_failed() {
+    let fault = AppendError::Engine(Fault::Fatal("on purpose".into()));
+    let bed = bed(BTreeMap::from([((0, 0), fault)]));
+    let failed = bed.keyed("a", b"one").await;
+    assert!(matches!(failed, Err(IngressError::Append(SubmitError::NotStored(_)))), "{failed:?}");
+    assert_eq!(bed.keyed("a", b"two").await, Err(ClaimError::Reused.into()));
+    assert_eq!(bed.stored(0).await, b"", "no event was accepted with the key");
+    bed.pass(Duration::from_secs(60)).await;
+    bed.keyed("a", b"one").await.unwrap();
+    assert_eq!(bed.stored(0).await, b"o");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_claim_with_an_unknown_outcome_is_repeated_until_it_is_definite() {
     let bed = bed(Failing::default());
     *bed.store.unknown.lock() = 3;
