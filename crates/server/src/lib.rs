@@ -44,6 +44,8 @@ mod tokens;
 pub mod udp;
 pub mod views;
 mod web;
+#[cfg(test)]
+mod yields;
 
 pub use axum;
 pub use prometheus_client;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use consort_cluster::mutation::Mutation;
 use consort_cluster::worker::{self, Control};
-use consort_cluster::{Appender, Collector, Ended, Lanes, Part, Role, Runtime, Tenure};
+use consort_cluster::{Appender, Collector, Ended, FramesInFlight, Part, Role, Runtime, Tenure};
 use consort_glue::fold::FoldRules;
 use consort_glue::part::{GlueOptions, GluePart, TIMER};
 use consort_glue::stored::word::{PART, Replacement};
@@ -140,7 +140,7 @@ impl GlueStation {
             Arc::clone(&appender),
             Arc::clone(&runtime),
             Duration::from_millis(1),
-            Lanes::Unbounded,
+            FramesInFlight::Unbounded,
         );
         let options = GlueOptions {
             log,

@@ -191,4 +191,14 @@ mod tests {
     fn the_command_line_is_consistent() {
         super::Cli::command().debug_assert();
     }
+
+    #[test]
+    fn the_help_names_everything_that_the_file_alone_declares() {
+        let help = super::SERVE_EXAMPLES.replace('\n', " ").to_lowercase();
+        let parts = crate::parts::configs();
+        let declared = parts.iter().flat_map(|part| part.declarations);
+        for plural in declared.map(|spec| spec.plural) {
+            assert!(help.contains(plural), "{plural}");
+        }
+    }
 }

@@ -106,7 +106,8 @@ async fn written(page: &FeedPage) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::feeds::fixtures::{counting_yields, large_page};
+    use crate::feeds::fixtures::large_page;
+    use crate::yields::counting_yields;
 
     #[tokio::test]
     async fn a_large_page_is_written_in_steps() {

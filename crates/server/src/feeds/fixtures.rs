@@ -1,12 +1,9 @@
-//! A page of large changes, and the count of the steps in which it is written.
+//! A page of large changes.
 
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 
 use consort_feeds::{FeedPage, FeedSpec, PageChange, Payload, Retention, Subscription};
 use consort_kernel::{Change, Moment, SystemClock, memory};
-use futures::poll;
 use serde_json::json;
 use serde_json::value::to_raw_value;
 
@@ -38,15 +35,4 @@ pub(super) async fn large_page() -> FeedPage {
     let change = Change { subject: "a".to_owned(), time: Moment(0), revision: 1, payload };
     let row = PageChange { change: Some(change), cursor: Some(cursor.clone()) };
     FeedPage { changes: vec![row; 20], next: cursor }
-}
-
-/// The result of work that waits for nothing but its own yields, and their number.
-pub(super) async fn counting_yields<T>(work: impl Future<Output = T>) -> (T, usize) {
-    let (mut work, mut yields) = (pin!(work), 0);
-    loop {
-        match poll!(&mut work) {
-            Poll::Ready(result) => return (result, yields),
-            Poll::Pending => yields += 1,
-        }
-    }
 }

@@ -5,7 +5,7 @@ use super::*;
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use consort_cluster::{Appender, Lanes, NotStored, TokioRuntime};
+use consort_cluster::{Appender, FramesInFlight, NotStored, TokioRuntime};
 use consort_kernel::memory::{MemoryLog, MemoryStore};
 use consort_kernel::{
     AppendError, Cell, Commit, CommitError, Committed, Cursor, Digest, Fault, FeedEntry, Frame,
@@ -170,7 +170,8 @@ fn gated(failing: Failing, gate: GateKind) -> Bed {
     let appender =
         Appender::new(log.clone(), store.clone(), runtime.clone(), entropy.clone(), give_up);
     let linger = Duration::ZERO;
-    let collector = Collector::new(Arc::new(appender), runtime.clone(), linger, Lanes::Unbounded);
+    let collector =
+        Collector::new(Arc::new(appender), runtime.clone(), linger, FramesInFlight::Unbounded);
     let metrics = &mut Metrics::new("0");
     let ingresses = Ingresses::new(IngressOptions {
         collector,

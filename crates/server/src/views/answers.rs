@@ -295,24 +295,14 @@ fn not_now(kind: &'static ProblemKind, detail: String) -> Problem {
 
 #[cfg(test)]
 mod tests {
-    use std::pin::pin;
-    use std::task::Poll;
-
-    use futures::poll;
-
     use super::*;
+    use crate::yields::counting_yields;
 
     #[tokio::test]
     async fn a_large_answer_is_written_in_steps() {
         let part = "x".repeat(64 << 10);
         let parts: Parts<'_> = Box::new((0..20).map(|_| part.clone()));
-        let (mut writing, mut yields) = (pin!(written(parts)), 0);
-        let text = loop {
-            match poll!(&mut writing) {
-                Poll::Ready(text) => break text,
-                Poll::Pending => yields += 1,
-            }
-        };
+        let (text, yields) = counting_yields(written(parts)).await;
         assert_eq!((text.len(), yields), (20 * part.len(), 20));
     }
 }
