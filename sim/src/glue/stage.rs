@@ -9,7 +9,7 @@ use bytes::Bytes;
 use consort_cluster::mutation::Mutation;
 use consort_cluster::worker::{self, Control};
 use consort_cluster::{
-    Appender, Collector, Ended, Lanes, Part, Role, Runtime, Tenure, queue_consumer,
+    Appender, Collector, Ended, FramesInFlight, Part, Role, Runtime, Tenure, queue_consumer,
 };
 use consort_glue::fold::FoldRules;
 use consort_glue::part::{CollectionQueue, GlueOptions, GluePart, TIMER};
@@ -167,7 +167,7 @@ impl GlueStation {
             Arc::clone(&appender),
             Arc::clone(&runtime),
             Duration::from_millis(1),
-            Lanes::Unbounded,
+            FramesInFlight::Unbounded,
         );
         let is_exclusive = twist != Some(GlueTwist::SecondTaker);
         let inlet = SimInlet::new(Arc::clone(&stage.queue), world.runtime(node), is_exclusive);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::appender::Appender;
-use crate::lanes::Lanes;
+use crate::frames_in_flight::FramesInFlight;
 use crate::runtime::TokioRuntime;
 
 use consort_kernel::limits::RECORD_BYTES;
@@ -148,8 +148,12 @@ async fn a_failed_submission_is_repeated_before_anything_else_of_its_partition()
     let give_up = Duration::from_secs(1);
     let appender =
         Appender::new(log.clone(), Arc::new(store), Arc::clone(&runtime), entropy, give_up);
-    let collector =
-        Collector::new(Arc::new(appender), Arc::clone(&runtime), Duration::ZERO, Lanes::Unbounded);
+    let collector = Collector::new(
+        Arc::new(appender),
+        Arc::clone(&runtime),
+        Duration::ZERO,
+        FramesInFlight::Unbounded,
+    );
     let body = |index: u8, number: u8, bytes: usize| [vec![index, number], vec![0; bytes]].concat();
     // Three submissions of partition 0, and one of partition 1; one message is refused.
     let mut bodies: Vec<Vec<u8>> = (0..3).map(|number| body(0, number, 1_100_000)).collect();

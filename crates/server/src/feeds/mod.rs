@@ -4,6 +4,8 @@ mod answers;
 mod asked;
 mod catalog;
 mod events;
+#[cfg(test)]
+mod fixtures;
 mod metrics;
 mod sinks;
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
-use consort_cluster::{Collector, Lag, Lanes, TokioRuntime};
+use consort_cluster::{Collector, FramesInFlight, Lag, TokioRuntime};
 use consort_feeds::{FeedSpec, Payload, Retention};
 use consort_glue::{CacheShare, DocumentFormat, GluePlan, PieceRecord};
 use consort_kernel::memory::{self, MemoryLog};
@@ -123,8 +123,12 @@ fn open(failing: u64, error: AppendError, limits: QuotaLimits, gate: GateKind) -
         entropy.clone(),
         give_up,
     ));
-    let collector =
-        Collector::new(appender.clone(), runtime.clone(), Duration::ZERO, Lanes::Unbounded);
+    let collector = Collector::new(
+        appender.clone(),
+        runtime.clone(),
+        Duration::ZERO,
+        FramesInFlight::Unbounded,
+    );
     let metrics = &mut Metrics::new("0");
     let ingresses = Ingresses::new(IngressOptions {
         collector,
