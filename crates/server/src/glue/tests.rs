@@ -11,13 +11,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
-use consort_cluster::{Collector, FramesInFlight, Lag, TokioRuntime};
+use consort_cluster::{Collector, FramesInFlight, TokioRuntime};
 use consort_feeds::{FeedSpec, Payload, Retention};
 use consort_glue::{CacheShare, DocumentFormat, GluePlan, PieceRecord};
 use consort_kernel::memory::{self, MemoryLog};
 use consort_kernel::{
-    AppendError, Change, Cursor, Fault, Frame, Inlet, LogEntry, Message, Most, Partition,
-    ReadError, SeededEntropy, SystemClock, Tag,
+    AppendError, Change, Cursor, Fault, Frame, LogEntry, Most, Partition, ReadError, SeededEntropy,
+    SystemClock,
 };
 use http_body_util::BodyExt as _;
 use parking_lot::Mutex;
@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use self::store::WatchedStore;
-use super::quota::QuotaLimits;
+use super::quota::{LEAST_PIECES, QuotaLimits};
 use super::*;
 use crate::cluster::Resolvers;
 use crate::ingress::IngressOptions;

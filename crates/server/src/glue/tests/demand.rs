@@ -1,6 +1,5 @@
 //! Which refusals and waits count as demand.
 
-use super::super::quota::LEAST_PIECES;
 use super::*;
 
 /// A log that stores everything, a quota of so many pieces, and a gate.
