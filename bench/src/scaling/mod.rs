@@ -54,8 +54,8 @@ impl Pace {
     };
     /// To see that it works.
     pub(crate) const QUICK: Pace = Pace {
-        cost: Duration::from_millis(10),
-        rates: [50.0, 220.0, 5.0],
+        cost: Duration::from_millis(5),
+        rates: [100.0, 430.0, 5.0],
         peak: Duration::from_secs(5),
     };
 }
@@ -71,7 +71,7 @@ pub(crate) async fn run(pace: Pace) -> Result<Results> {
     let program = program.to_str().context("the target folder has a plain name")?;
     let servers = Servers::start(Upon::Redis).await;
     let prefix = format!("bench-{}", std::process::id());
-    let up = Up::start(program, &prefix, &servers.engine(), NODES, pace.cost, &SETTINGS);
+    let up = Up::start(program, &prefix, &servers.engine(), NODES, pace.cost, &SETTINGS, "");
     let mut run = Run {
         up,
         rides: Arc::new(Rides::default()),
@@ -108,7 +108,7 @@ impl Run {
         (self.offered, self.course.stepped_up) = (high, self.began.elapsed().as_secs_f64());
         load.set_rate(high);
         self.until("three nodes own partitions", |sample| sample.owning == NODES).await?;
-        self.until("the lag is gone", |sample| sample.lag < 2.0).await?;
+        self.until("the lag is gone", |sample| sample.lag.is_some_and(|lag| lag < 2.0)).await?;
         self.during(pace.peak).await;
 
         eprintln!("the load steps down to {end} records a second");
