@@ -1,12 +1,15 @@
 //! The write path of a leader: jobs, groups, and the outcomes of their commits.
 
 pub mod batch;
+pub mod batch_run;
 pub mod commit;
+pub mod control;
 pub mod group;
 pub mod job;
 pub mod keys;
 pub mod queue;
 mod schema_job;
 pub(crate) mod statement;
+mod steps;
 mod text;
 pub mod transaction;
