@@ -13,6 +13,7 @@ const MANIFEST: &str = "manifest";
 const CHUNK: &str = "chunk";
 const WINDOW: &str = "window";
 const READS: &str = "reads";
+const SCHEMA: &str = "schema";
 const SWEEP: &str = "sweep";
 
 /// The places of one database.
@@ -49,6 +50,11 @@ impl DbCells {
     /// The wanted workers.
     pub fn wanted(&self) -> Key {
         self.root.with(WANTED)
+    }
+
+    /// The schema files that were applied.
+    pub fn schema(&self) -> Key {
+        self.root.with(SCHEMA)
     }
 
     /// What the keys of all workers begin with.

@@ -14,7 +14,9 @@ pub mod head;
 pub mod local;
 #[cfg(test)]
 mod model;
+pub mod part;
 mod position;
+mod probe;
 pub mod read;
 pub mod schema;
 pub mod settings;

@@ -85,7 +85,7 @@ impl ReadBed {
         let (databases, _) = Databases::new(vec![settings], &options);
         let database = databases.get("notes").unwrap().clone();
         let path = |name: &str| folder.path().join(name);
-        let writer = GroupWriter::open(&path("leader"), 1).unwrap();
+        let writer = GroupWriter::open(&path("leader"), 1, 1 << 30).unwrap();
         let follower = Follower::open(&path("reader"), 1).unwrap();
         let worker = |id: u64, name: &str| {
             let worker = LocalWorker::new(id, id as u16);
@@ -128,7 +128,13 @@ impl ReadBed {
 
     /// A write at the leader; the reader does not have it yet.
     async fn write(&mut self, sql: &str) {
-        let terms = GroupTerms { epoch: 1, time: Timestamp(1), limits: JobLimits::default() };
+        let terms = GroupTerms {
+            epoch: 1,
+            time: Timestamp(1),
+            limits: JobLimits::default(),
+            group_time: Duration::MAX,
+            group_bytes: u64::MAX,
+        };
         let job = WriteJob { statements: vec![statement(sql)], key: None };
         let GroupRun::Open(group) = self.writer.run(&[job], &terms).unwrap() else {
             panic!("one job runs alone");

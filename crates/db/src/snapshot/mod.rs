@@ -3,5 +3,8 @@
 
 pub mod chunks;
 pub mod load;
+pub mod loading;
 pub mod make;
+pub mod making;
 pub mod manifest;
+pub(crate) mod wish;

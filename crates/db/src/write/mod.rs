@@ -8,6 +8,7 @@ pub mod group;
 pub mod job;
 pub mod keys;
 pub mod queue;
+pub mod schema_file;
 mod schema_job;
 pub(crate) mod statement;
 mod steps;

@@ -10,6 +10,7 @@ use super::batch::BatchJob;
 use super::group::{GroupTerms, GroupWriter, OpenGroup, WriterError, check_changes, too_large};
 use super::job::{JobAnswer, JobError, JobErrorKind, StatementResult, WriteJob};
 use super::keys;
+use super::schema_file::{self, AppliedFile, SchemaFile, changed_file};
 use super::text::{foreign_keys_pragma, is_pragma, is_schema_statement};
 use crate::entry::EntryPart;
 use crate::sqlite::authorizer::SqlScope;
@@ -34,9 +35,41 @@ impl BatchJob {
 }
 
 impl GroupWriter {
+    /// Runs a schema file. One that was applied before changes nothing.
+    pub fn run_schema_file(
+        &mut self,
+        file: &SchemaFile,
+        terms: &GroupTerms,
+    ) -> Result<OpenGroup, WriterError> {
+        self.roll_back()?;
+        match schema_file::applied_hash(self.file.connection(), &file.name)? {
+            Some(hash) if hash == file.hash() => return Ok(unchanged(Ok(JobAnswer::New(vec![])))),
+            Some(_) => return Ok(unchanged(Err(changed_file(&file.name)))),
+            None => {}
+        }
+        match file.job() {
+            Ok(job) => self.run_schema_change(&job, Some(file), terms),
+            Err(error) => Ok(unchanged(Err(error))),
+        }
+    }
+
+    /// The files that were applied, with the one of the open group.
+    pub fn schema_files(&self) -> Result<Vec<AppliedFile>, WriterError> {
+        Ok(schema_file::applied_files(self.file.connection())?)
+    }
+
     pub(super) fn run_schema_job(
         &mut self,
         job: &WriteJob,
+        terms: &GroupTerms,
+    ) -> Result<OpenGroup, WriterError> {
+        self.run_schema_change(job, None, terms)
+    }
+
+    fn run_schema_change(
+        &mut self,
+        job: &WriteJob,
+        file: Option<&SchemaFile>,
         terms: &GroupTerms,
     ) -> Result<OpenGroup, WriterError> {
         if let Some(key) = &job.key {
@@ -49,7 +82,7 @@ impl GroupWriter {
         // Inside a transaction the pragma would do nothing.
         self.file.connection().pragma_update(None, "foreign_keys", false)?;
         self.file.connection().execute_batch("BEGIN IMMEDIATE")?;
-        match self.try_schema_job(job, terms) {
+        match self.try_schema_job(job, file, terms) {
             Ok(group) => Ok(group),
             Err(SchemaEnd::Job(error)) => {
                 self.roll_back()?;
@@ -67,6 +100,7 @@ impl GroupWriter {
     fn try_schema_job(
         &mut self,
         job: &WriteJob,
+        file: Option<&SchemaFile>,
         terms: &GroupTerms,
     ) -> Result<OpenGroup, SchemaEnd> {
         let version_before = user_version(self.file.connection())?;
@@ -79,6 +113,11 @@ impl GroupWriter {
             self.file.begin()?;
             let index = self.at.index + 1;
             keys::remember(self.file.connection(), key, &results, index, terms.time)?;
+            self.take_rows(&mut parts)?;
+        }
+        if let Some(file) = file {
+            self.file.begin()?;
+            schema_file::note_file(self.file.connection(), file)?;
             self.take_rows(&mut parts)?;
         }
         self.check_result()?;
