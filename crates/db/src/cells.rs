@@ -83,9 +83,14 @@ impl DbCells {
         self.chunks().with(name.0.as_slice())
     }
 
-    /// Chunks that no manifest named at the last sweep, and since when.
+    /// The batches of chunks that no manifest may name.
     pub fn sweep(&self) -> Key {
         self.root.with(SWEEP)
+    }
+
+    /// The names of the chunks in one of these batches.
+    pub fn sweep_batch(&self, number: u64) -> Key {
+        self.sweep().with(number)
     }
 
     /// The running window of reads.

@@ -19,7 +19,7 @@ use super::shared::boot_time;
 use super::{RETRY_PAUSE, Worker, WorkerEnd};
 use crate::entry::GROUP_BYTES;
 use crate::follow::{APPLY_ENTRIES, ApplyError, Follower};
-use crate::head::{DbHead, HeadSight};
+use crate::head::{DbHead, HeadSight, HeadState};
 use crate::snapshot::wish::wish_snapshot;
 use crate::sqlite::connect::open_apply;
 
@@ -267,6 +267,10 @@ impl Worker {
             HeadSight::OtherHistory => return Some(FollowEnd::Reload),
             HeadSight::LostTail => {
                 self.stop_database("the head went back in its history").await;
+                // Default reads of a stopped database go on (H8).
+                if head.is_some_and(|head| matches!(head.state, HeadState::Stopped { .. })) {
+                    self.local.looked(began);
+                }
                 return None;
             }
         }

@@ -161,6 +161,9 @@ impl Worker {
             if self.control.is_killed() {
                 return Err(FollowEnd::End(WorkerEnd::Killed));
             }
+            if self.control.is_draining() {
+                return Err(FollowEnd::End(WorkerEnd::Drained));
+            }
             let last: Option<&consort_kernel::FeedEntry> = pending.last();
             let cursor = last.map_or(cursor_of(loaded.follower.state()), |last| last.cursor());
             let most = Most { entries: crate::follow::APPLY_ENTRIES, bytes: GROUP_BYTES };
@@ -413,7 +416,7 @@ impl Lead<'_> {
         };
         match verdict {
             GroupVerdict::Stored(head) => {
-                self.head = head;
+                self.head = *head;
                 let position = self.head.position();
                 // The acknowledgement depends on the store alone (C5).
                 let kept = self.writer.commit();
@@ -466,7 +469,7 @@ impl Lead<'_> {
             match self.worker.db.store().head().await {
                 Ok(Some(head)) if head.is_led_by(self.claim) => {
                     self.worker.local.looked(began);
-                    return GroupVerdict::Stored(head);
+                    return GroupVerdict::Stored(Box::new(head));
                 }
                 Ok(_) => return GroupVerdict::Deposed,
                 Err(_) if start.elapsed() >= self.worker.db.settings().wait => {

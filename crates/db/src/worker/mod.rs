@@ -73,13 +73,25 @@ struct WorkerControl {
     drain: watch::Receiver<bool>,
 }
 
-/// Ends the worker when the work of its slot is dropped.
+/// Ends the worker when the work of its slot ends or is dropped, and takes it out of all lists.
 #[derive(Debug)]
-struct KillOnDrop(LocalWorker);
+struct EndOnDrop {
+    db: Database,
+    local: LocalWorker,
+    cell: WorkerCell,
+}
 
-impl Drop for KillOnDrop {
+impl Drop for EndOnDrop {
     fn drop(&mut self) {
-        self.0.crash();
+        self.local.crash();
+        self.db.remove_local(self.cell.id);
+        let (db, cell) = (self.db.clone(), self.cell.clone());
+        self.db.runtime().spawn(async move {
+            let is_own = |stored: &WorkerCell| {
+                stored.node == cell.node && stored.incarnation == cell.incarnation
+            };
+            remove_cell(&db, cell.id, is_own).await;
+        });
     }
 }
 
@@ -125,7 +137,7 @@ async fn run_worker(db: &Database, slot: u16, tenure: &Tenure) -> WorkerEnd {
         },
     };
     let local = LocalWorker::new(cell.id, slot);
-    let guard = KillOnDrop(local.clone());
+    let guard = EndOnDrop { db: db.clone(), local: local.clone(), cell: cell.clone() };
     let (drain, drained) = watch::channel(false);
     let control = WorkerControl { kill: local.kills(), drain: drained };
     db.add_local(local.clone());
@@ -142,10 +154,6 @@ async fn run_worker(db: &Database, slot: u16, tenure: &Tenure) -> WorkerEnd {
             Ok(()) = statuses.changed() => report(tenure, &mut statuses),
         }
     };
-    db.remove_local(cell.id);
-    let (node, incarnation) = (cell.node.clone(), cell.incarnation);
-    let is_own = |stored: &WorkerCell| stored.node == node && stored.incarnation == incarnation;
-    remove_cell(db, cell.id, is_own).await;
     drop(guard);
     // Its thread panicked: the message is in the log.
     end.unwrap_or_else(|_| WorkerEnd::Failed("the worker's thread panicked".into()))

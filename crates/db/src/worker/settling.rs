@@ -18,7 +18,7 @@ const REPEAT_PAUSE: Duration = Duration::from_millis(20);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum GroupVerdict {
     /// The store has it, and the worker still leads: the head is this one now.
-    Stored(DbHead),
+    Stored(Box<DbHead>),
     /// The store has it, and another worker leads.
     StoredAndDeposed,
     /// The store does not have it and never will, and another worker leads.
@@ -104,7 +104,7 @@ impl Worker {
         }
         self.judge(self.seen, Some(&commit.put));
         self.local.looked(began);
-        GroupVerdict::Stored(commit.put.clone())
+        GroupVerdict::Stored(Box::new(commit.put.clone()))
     }
 
     /// The fence makes the feed final: the entry at the intended index decides (H40).
