@@ -13,6 +13,7 @@ const MANIFEST: &str = "manifest";
 const CHUNK: &str = "chunk";
 const WINDOW: &str = "window";
 const READS: &str = "reads";
+const SCHEMA: &str = "schema";
 const SWEEP: &str = "sweep";
 
 /// The places of one database.
@@ -51,6 +52,11 @@ impl DbCells {
         self.root.with(WANTED)
     }
 
+    /// The schema files that were applied.
+    pub fn schema(&self) -> Key {
+        self.root.with(SCHEMA)
+    }
+
     /// What the keys of all workers begin with.
     pub fn workers(&self) -> Key {
         self.root.with(WORKER)
@@ -77,9 +83,14 @@ impl DbCells {
         self.chunks().with(name.0.as_slice())
     }
 
-    /// Chunks that no manifest named at the last sweep, and since when.
+    /// The batches of chunks that no manifest may name.
     pub fn sweep(&self) -> Key {
         self.root.with(SWEEP)
+    }
+
+    /// The names of the chunks in one of these batches.
+    pub fn sweep_batch(&self, number: u64) -> Key {
+        self.sweep().with(number)
     }
 
     /// The running window of reads.

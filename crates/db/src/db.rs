@@ -13,17 +13,17 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::cells::DbCells;
-use crate::head::DbHead;
-use crate::position::DbPosition;
+use crate::probe::LeaderProbe;
 use crate::read::freshness::StrongLooks;
 use crate::read::pool::ReadPool;
 use crate::settings::DatabaseSettings;
-use crate::store::DatabaseStore;
+use crate::store::{DatabaseStore, DbStoreError};
 use crate::view::{DatabaseView, MembersCache, OwnNode, ViewHandle, ViewKeeper};
 use crate::worker::shared::LocalWorker;
 use crate::write::batch::{BatchJob, BatchOutcome};
-use crate::write::job::{JobOutcome, WriteJob};
-use crate::write::queue::{Settled, WriteFailure, WriterReply, WriterTask, reply};
+use crate::write::job::{JobError, JobOutcome, WriteJob};
+use crate::write::queue::{WriteFailure, WriterReply, WriterTask, reply};
+use crate::write::schema_file::{SchemaFile, changed_file};
 
 /// What the databases of a node need.
 #[derive(Clone, Debug)]
@@ -57,6 +57,7 @@ struct Shared {
     local: RwLock<BTreeMap<u64, LocalWorker>>,
     pool: ReadPool,
     looks: StrongLooks,
+    probe: LeaderProbe,
     /// Reads that workers of this node got since the process began.
     reads: AtomicU64,
     /// The threads on which asynchronous calls of workers run.
@@ -79,9 +80,20 @@ pub enum LeaderPlace {
     Nowhere,
 }
 
+/// Why the schema files of a node cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SchemaCheckError {
+    /// The store could not be read.
+    #[error(transparent)]
+    Store(#[from] DbStoreError),
+    /// A file was changed after it was applied.
+    #[error(transparent)]
+    Changed(JobError),
+}
+
 impl Databases {
     /// The databases with these settings. Must be called within a tokio runtime. The keepers must be run for as
-    /// long as the node runs.
+    /// long as the node runs, beside [`background`](Databases::background).
     pub fn new(
         settings: Vec<DatabaseSettings>,
         options: &DatabaseOptions,
@@ -105,6 +117,7 @@ impl Databases {
                 view,
                 local: RwLock::default(),
                 pool: pool.clone(),
+                probe: LeaderProbe::default(),
                 reads: AtomicU64::new(0),
                 runtime: tokio::runtime::Handle::current(),
             }));
@@ -215,6 +228,29 @@ impl Database {
         self.submit(WriterTask::Batch(job, tell), told, take_by, run_time).await
     }
 
+    /// Applies a file of the schema at the leader of this node. One that was applied before changes nothing.
+    pub async fn apply_schema_file(
+        &self,
+        file: SchemaFile,
+        take_by: Instant,
+    ) -> WriterReply<JobOutcome> {
+        let (tell, told) = oneshot::channel();
+        let run_time = self.0.settings.ddl_time;
+        self.submit(WriterTask::SchemaFile(file, tell), told, take_by, run_time).await
+    }
+
+    /// Refuses a file whose text is another than the one that was applied under its name.
+    pub async fn check_schema_files(&self, files: &[SchemaFile]) -> Result<(), SchemaCheckError> {
+        let applied = self.0.store.schema_files().await?;
+        let is_changed = |file: &&SchemaFile| {
+            applied.iter().any(|(name, hash)| *name == file.name && *hash != file.hash())
+        };
+        match files.iter().find(is_changed) {
+            None => Ok(()),
+            Some(file) => Err(SchemaCheckError::Changed(changed_file(&file.name))),
+        }
+    }
+
     async fn submit<T>(
         &self,
         task: WriterTask,
@@ -242,6 +278,11 @@ impl Database {
         &self.0.folder
     }
 
+    /// The sign of a dead leader.
+    pub(crate) fn probe(&self) -> &LeaderProbe {
+        &self.0.probe
+    }
+
     pub(crate) fn node(&self) -> &OwnNode {
         &self.0.node
     }
@@ -267,14 +308,6 @@ impl Database {
     /// What this node knows of the database now.
     pub fn sight(&self) -> Arc<DatabaseView> {
         self.0.view.now()
-    }
-}
-
-impl<T> Settled<T> {
-    /// The outcome, at the end of the history that `head` shows.
-    pub(crate) fn at_head(head: &DbHead, outcome: T) -> Self {
-        let position = DbPosition { era: head.era, index: head.index };
-        Settled { position, outcome }
     }
 }
 

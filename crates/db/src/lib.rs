@@ -5,6 +5,9 @@
 //! [`supervise`], [`snapshot`]), the work on one SQLite file ([`sqlite`], [`write`], [`follow`]), and a model
 //! that walks every interleaving of claims and writes. It knows no HTTP and no engine.
 
+pub mod admin;
+#[cfg(test)]
+mod bed;
 pub mod cells;
 pub mod db;
 pub mod entry;
@@ -14,11 +17,14 @@ pub mod head;
 pub mod local;
 #[cfg(test)]
 mod model;
+pub mod part;
 mod position;
+mod probe;
 pub mod read;
 pub mod rows;
 pub mod schema;
 pub mod settings;
+mod settle;
 pub mod snapshot;
 pub mod sqlite;
 pub mod store;

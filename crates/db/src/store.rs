@@ -14,9 +14,13 @@ use crate::entry::entry_digest;
 use crate::head::DbHead;
 use crate::snapshot::manifest::Manifest;
 use crate::supervise::wanted::WantedWorkers;
-use crate::wire::DbFormatError;
+use crate::wire::{DbFormatError, FieldReader, FieldWriter};
 use crate::worker::cell::WorkerCell;
 use crate::write::commit::{HeadAnswer, IntendedEntry};
+use crate::write::schema_file::AppliedFile;
+
+/// The version of the cell of schema files.
+const FILES_VERSION: u8 = 1;
 
 /// One database in the store. All clones are of the same one.
 #[derive(Clone, Debug)]
@@ -136,19 +140,27 @@ impl DatabaseStore {
         Ok([next()?, next()?])
     }
 
-    /// Replaces the head, and appends `entries` to the feed of the present era beside it.
-    pub async fn replace_head(
+    /// Replaces the head alone: for claims, and for the end of a lead.
+    pub async fn replace_head(&self, expect: &DbHead, put: &DbHead) -> HeadAnswer {
+        self.append_group(expect, put, &[], &[]).await
+    }
+
+    /// Replaces the head, appends `entries` to the feed of the present era, and puts the cells of `beside`.
+    pub async fn append_group(
         &self,
         expect: &DbHead,
         put: &DbHead,
         entries: &[Bytes],
+        beside: &[(Key, Bytes)],
     ) -> HeadAnswer {
         let Ok(feed) = self.cells.feed(expect.era) else { return HeadAnswer::Fault };
-        let append = |entry: &Bytes| {
-            Operation::Append(Note { feed: feed.clone(), entry: entry.clone() })
-        };
+        let append =
+            |entry: &Bytes| Operation::Append(Note { feed: feed.clone(), entry: entry.clone() });
         let put = Operation::Put { key: self.cells.head(), value: put.encode() };
-        let commit = Commit::of([put].into_iter().chain(entries.iter().map(append)))
+        let beside = beside
+            .iter()
+            .map(|(key, value)| Operation::Put { key: key.clone(), value: value.clone() });
+        let commit = Commit::of([put].into_iter().chain(entries.iter().map(append)).chain(beside))
             .expecting(Expect::Bytes(self.cells.head(), Some(expect.encode())));
         // Claims and the end of a lead are short and must not wait behind groups.
         let commit = if entries.is_empty() { commit.urgent() } else { commit };
@@ -168,6 +180,12 @@ impl DatabaseStore {
                 HeadAnswer::Fault
             }
         }
+    }
+
+    /// The schema files that were applied, as the leader noted them beside their entries.
+    pub async fn schema_files(&self) -> Result<Vec<AppliedFile>, DbStoreError> {
+        let bytes = self.bytes(&[self.cells.schema()]).await?.remove(0);
+        Ok(bytes.map(|bytes| decode_files(&bytes)).transpose()?.unwrap_or_default())
     }
 
     /// Commits `operations` if all of `expect` hold.
@@ -260,10 +278,43 @@ impl DatabaseStore {
     }
 }
 
+/// The bytes of the cell of schema files.
+pub(crate) fn encode_files(files: &[AppliedFile]) -> Bytes {
+    let mut to = FieldWriter::new(FILES_VERSION);
+    for (name, hash) in files {
+        to.bytes(name.as_bytes()).raw(hash);
+    }
+    to.finish().into()
+}
+
+fn decode_files(bytes: &[u8]) -> Result<Vec<AppliedFile>, DbFormatError> {
+    let mut from = FieldReader::new("the schema files of a database", bytes, FILES_VERSION)?;
+    let mut files = Vec::new();
+    while !from.is_empty() {
+        files.push((from.text()?.to_owned(), from.array()?));
+    }
+    Ok(files)
+}
+
 /// The head that a commit found instead of the one that it expects.
 fn stale_head(values: Vec<Option<Value>>) -> Option<Box<DbHead>> {
     match values.into_iter().next().flatten() {
         Some(Value::Bytes(bytes)) => DbHead::decode(&bytes).ok().map(Box::new),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn version_1_of_the_schema_files_is_read_in_every_release() {
+        let files = vec![("1.sql".to_owned(), [7; 32])];
+        let mut stored = b"\x01\0\0\0\x051.sql".to_vec();
+        stored.extend([7; 32]);
+        assert_eq!(encode_files(&files), stored);
+        assert_eq!(decode_files(&stored), Ok(files));
+        assert!(decode_files(&stored[..9]).is_err());
     }
 }

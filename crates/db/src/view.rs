@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use consort_cluster::{Handle, Roster};
+use consort_cluster::{Handle, Member, Roster};
 use consort_kernel::{Fault, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
@@ -166,7 +166,8 @@ impl ViewKeeper {
     /// state matters, and a look reads that in one small request.
     async fn skip_own_writes(&self, began: Instant) {
         while began.elapsed() < LOOK_EVERY {
-            let known = self.view.borrow().head.as_ref().map(|head| (head.epoch, head.state.clone()));
+            let known =
+                self.view.borrow().head.as_ref().map(|head| (head.epoch, head.state.clone()));
             let found = match self.store.head().await {
                 Ok(head) => head.map(|head| (head.epoch, head.state)),
                 Err(_) => return,
@@ -185,17 +186,13 @@ impl ViewKeeper {
     async fn look(&self) -> Result<DatabaseView, DbStoreError> {
         let sight = self.store.sight().await?;
         let cells = self.store.workers().await?;
-        let roster = self.members.roster().await?;
-        let node = |member: &consort_cluster::Member| {
-            let live =
-                LiveNode { incarnation: member.incarnation, address: member.address.clone() };
-            (member.id.clone(), live)
-        };
-        let nodes: BTreeMap<String, LiveNode> = roster.live().map(node).collect();
-        let is_live = |worker: &WorkerCell| {
-            nodes.get(&worker.node).is_some_and(|node| node.incarnation == worker.incarnation)
-        };
-        let (workers, dead) = cells.into_iter().partition(is_live);
+        let mut roster = self.members.roster().await?;
+        // A list of members that is older than a cell may lack the cell's node, which would then pass for dead.
+        if cells.iter().any(|cell| !is_live(cell, &live_nodes(&roster))) {
+            roster = self.members.read().await?;
+        }
+        let nodes = live_nodes(&roster);
+        let (workers, dead) = cells.into_iter().partition(|cell| is_live(cell, &nodes));
         Ok(DatabaseView {
             head: sight.head,
             wanted: sight.wanted,
@@ -205,6 +202,18 @@ impl ViewKeeper {
             now: roster.now,
         })
     }
+}
+
+fn live_nodes(roster: &Roster) -> BTreeMap<String, LiveNode> {
+    let node = |member: &Member| {
+        let live = LiveNode { incarnation: member.incarnation, address: member.address.clone() };
+        (member.id.clone(), live)
+    };
+    roster.live().map(node).collect()
+}
+
+fn is_live(cell: &WorkerCell, nodes: &BTreeMap<String, LiveNode>) -> bool {
+    nodes.get(&cell.node).is_some_and(|node| node.incarnation == cell.incarnation)
 }
 
 impl MembersCache {
@@ -221,6 +230,11 @@ impl MembersCache {
         {
             return Ok(roster);
         }
+        self.read().await
+    }
+
+    /// The members, as of now.
+    async fn read(&self) -> Result<Arc<Roster>, Fault> {
         let Some(node) = self.node.handle() else { return Ok(Arc::default()) };
         let began = Instant::now();
         let roster = Arc::new(node.roster().await?);

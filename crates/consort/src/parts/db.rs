@@ -2,13 +2,13 @@
 //! their requests.
 
 mod schema;
-mod shim;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use consort_cluster::Agreement;
 use consort_db::db::{DatabaseOptions, Databases};
+use consort_db::part::DbPart;
 use consort_db::view::OwnNode;
 use consort_server::db::{self, DbHttp};
 use futures::FutureExt as _;
@@ -16,11 +16,8 @@ use futures::future::BoxFuture;
 use tokio::task::JoinSet;
 
 use self::schema::SchemaFiles;
-use self::shim::DbPart;
 use super::{OpenPart, Opening, Part, PartError, Running, StopPhase, link};
 use crate::config::{self, Config, PartConfig};
-#[allow(unused_imports, reason = "a call that is missing here comes with another branch")]
-use consort_server::db::shim::PendingSetup as _;
 
 /// The kind of its definitions in the cluster's agreement.
 const KIND: &str = "db";

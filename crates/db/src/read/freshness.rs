@@ -6,17 +6,33 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::broadcast;
 
-use crate::head::DbHead;
+use crate::head::{DbHead, HeadSight, HeadState, LastSeen};
 use crate::store::{DatabaseStore, DbStoreError};
 
 /// The looks of one node at one database.
 #[derive(Clone, Debug)]
 pub struct StrongLooks(Arc<Shared>);
 
+/// Why a look shows no head that a strong read may rest on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LookFailure {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] DbStoreError),
+    /// There is no head yet.
+    #[error("the database has not been created yet")]
+    Missing,
+    /// The head went back, or an operator has to decide (H34, H8).
+    #[error("{0}")]
+    Stopped(String),
+}
+
 #[derive(Debug)]
 struct Shared {
     store: DatabaseStore,
     waiting: Mutex<Waiting>,
+    /// The latest head that a look has shown.
+    seen: Mutex<Option<LastSeen>>,
 }
 
 #[derive(Debug, Default)]
@@ -33,7 +49,8 @@ type Looked = Result<Option<Arc<DbHead>>, DbStoreError>;
 impl StrongLooks {
     /// Looks at the head of this database.
     pub fn new(store: DatabaseStore) -> Self {
-        StrongLooks(Arc::new(Shared { store, waiting: Mutex::default() }))
+        let (waiting, seen) = (Mutex::default(), Mutex::new(None));
+        StrongLooks(Arc::new(Shared { store, waiting, seen }))
     }
 
     /// The head, by a look that begins after this call.
@@ -53,10 +70,30 @@ impl StrongLooks {
             Err(_) => Err(DbStoreError::Refused("a look at the head was ended".into())),
         }
     }
+
+    /// The head, by a look that begins after this call, unless it lies before a head that was seen before this call.
+    pub async fn sound_head(&self) -> Result<Arc<DbHead>, LookFailure> {
+        let before = *self.0.seen.lock();
+        let head = self.head().await?;
+        let sight = before.map_or(HeadSight::Forward, |seen| seen.judge(head.as_deref()));
+        if sight == HeadSight::LostTail {
+            let reason =
+                "the store shows an older state than before: it has lost acknowledged writes";
+            return Err(LookFailure::Stopped(reason.into()));
+        }
+        let head = head.ok_or(LookFailure::Missing)?;
+        let now = LastSeen::new(&head);
+        let mut seen = self.0.seen.lock();
+        *seen = Some(seen.map_or(now, |seen| seen.latest(now)));
+        match &head.state {
+            HeadState::Stopped { reason } => Err(LookFailure::Stopped(reason.clone())),
+            HeadState::Led | HeadState::Vacant { .. } => Ok(head),
+        }
+    }
 }
 
 impl Shared {
-    /// Looks until nobody waits for a look.
+    /// Looks until no read waits for a look.
     async fn look(self: Arc<Self>) {
         loop {
             let waiting = {

@@ -1,7 +1,15 @@
 //! Reads: the pool of threads that runs them, and the rules by which a worker may serve them.
 
+pub(crate) mod file;
 pub mod freshness;
+mod local;
 pub mod pool;
+mod queue;
+pub mod snapshot;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
 
 use crate::position::DbPosition;
 use crate::write::job::{JobError, JobStatement, SqlValue};
@@ -33,6 +41,39 @@ pub struct ReadAnswer {
     pub worker: u64,
     /// The rows of each query.
     pub results: Vec<QueryRows>,
+}
+
+/// The outcome of statements of which it is not known whether they only read.
+#[derive(Clone, Debug, PartialEq)]
+pub enum QueryOutcome {
+    /// They only read.
+    Rows(ReadAnswer),
+    /// One of them changes data, or cannot be prepared here: the leader runs it.
+    NotRead(JobError),
+}
+
+/// The shape of a statement.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StatementShape {
+    /// The names of its parameters with their prefix, by place; `None` where one has no name.
+    pub parameters: Vec<Option<String>>,
+    /// Its columns with their declared types.
+    pub columns: Vec<(String, Option<String>)>,
+    /// Whether it explains another statement.
+    pub is_explain: bool,
+    /// Whether it changes nothing.
+    pub is_readonly: bool,
+}
+
+/// The bounds of one read.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadLimits {
+    /// For all queries together.
+    pub read_time: Duration,
+    /// Most rows of the answer.
+    pub max_rows: usize,
+    /// Most bytes of the answer.
+    pub max_answer: usize,
 }
 
 /// The promise that a read asks for.
@@ -71,4 +112,10 @@ pub enum ReadFailure {
     /// The store cannot be reached, and the read needs a look at the head.
     #[error("the store cannot be reached, and this read needs it")]
     StoreFault,
+    /// The store lost entries that it had acknowledged, so no read can be strong (H34).
+    #[error("the database is stopped: {0}")]
+    Stopped(String),
+    /// The read made its thread panic. This is a defect.
+    #[error("the read met a defect; the node's log has the details")]
+    Panicked,
 }

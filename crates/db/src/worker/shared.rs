@@ -59,10 +59,7 @@ pub struct ServedFile {
 /// paused worker must not take old data for fresh (H4).
 pub fn boot_time() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    Duration::new(
-        u64::try_from(now.tv_sec).unwrap_or(0),
-        u32::try_from(now.tv_nsec).unwrap_or(0),
-    )
+    Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
 impl LocalWorker {
@@ -148,6 +145,8 @@ impl LocalWorker {
     pub(crate) fn set_jobs(&self, jobs: Option<JobSender>) {
         let leads = jobs.is_some();
         *self.0.jobs.write() = jobs;
-        self.0.status.send_if_modified(|status| std::mem::replace(&mut status.leads, leads) != leads);
+        self.0
+            .status
+            .send_if_modified(|status| std::mem::replace(&mut status.leads, leads) != leads);
     }
 }

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::batch::BatchJob;
 use super::batch::BatchOutcome;
 use super::job::{JobArgs, JobOutcome, WriteJob};
+use super::schema_file::SchemaFile;
 use super::transaction::TransactionRequest;
 use crate::position::DbPosition;
 use crate::settings::{QUEUE_BYTES, QUEUE_JOBS};
@@ -27,6 +28,8 @@ pub enum WriterTask {
     Write(WriteJob, oneshot::Sender<WriterReply<JobOutcome>>),
     /// Steps that succeed or fail by themselves.
     Batch(BatchJob, oneshot::Sender<WriterReply<BatchOutcome>>),
+    /// A file of the schema.
+    SchemaFile(SchemaFile, oneshot::Sender<WriterReply<JobOutcome>>),
     /// A transaction that goes on over multiple requests.
     Transaction(TransactionRequest),
 }
@@ -59,7 +62,9 @@ pub enum WriteFailure {
     #[error("the store cannot be reached: nothing was stored")]
     StoreFault,
     /// The commit may still be applied.
-    #[error("whether the write is stored is not known: a repeat with the same Idempotency-Key takes effect once")]
+    #[error(
+        "whether the write is stored is not known: a repeat with the same Idempotency-Key takes effect once"
+    )]
     Unknown,
     /// The job made the writer panic. Nothing was stored.
     #[error("the request made the writer fail: {0}")]
@@ -164,6 +169,7 @@ impl WriterTask {
         match self {
             WriterTask::Write(job, _) => job.statements.iter().map(|s| s.bytes()).sum(),
             WriterTask::Batch(job, _) => job.steps.iter().map(|step| step.statement.bytes()).sum(),
+            WriterTask::SchemaFile(file, _) => file.sql.len(),
             WriterTask::Transaction(_) => 1,
         }
     }

@@ -25,12 +25,12 @@ use super::failures::{no_worker, not_stored, refused};
 use super::hop::{HopOutcome, HopRequest};
 use super::incoming::DatabasePath;
 use super::orders::admin_failed;
-use super::shim::DbAdminError;
 #[allow(unused_imports, reason = "a call that is missing here comes with another branch")]
 use super::shim::PendingCalls as _;
 use crate::problem::Problem;
 use crate::problems;
 use crate::streams::unreadable;
+use consort_db::admin::DbAdminError;
 
 /// How long another node may take until its file begins to come: it copies up to 16 GiB first.
 const COPY_WITHIN: Duration = Duration::from_secs(600);

@@ -100,6 +100,8 @@ pub(super) fn read_failed(failure: &ReadFailure) -> Problem {
         ReadFailure::StoreFault => {
             not_stored(Problem::new(problems::STORE_FAILED, detail)).retry_after(RETRY_AFTER)
         }
+        ReadFailure::Stopped(_) => not_stored(Problem::new(problems::DB_STOPPED, detail)),
+        ReadFailure::Panicked => not_stored(Problem::new(problems::DB_WRITER, detail)),
     }
 }
 

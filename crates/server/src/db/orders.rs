@@ -21,11 +21,11 @@ use super::hop::{HopOutcome, HopRequest};
 use super::incoming::{DatabasePath, Incoming};
 #[allow(unused_imports, reason = "a call that is missing here comes with another branch")]
 use super::shim::PendingCalls as _;
-use super::shim::{DbAdminError, DbResolution, WorkerCheck};
 use super::{DbHttp, failures};
 use crate::peers::RoleOwner;
 use crate::problem::Problem;
 use crate::problems;
+use consort_db::admin::{DbAdminError, DbResolution, WorkerCheck};
 
 /// How long an order may take: a scan reads every row of a file.
 const ORDER_WITHIN: Duration = Duration::from_secs(300);

@@ -17,8 +17,6 @@ use super::failures::{moved, no_worker, read_failed, refused};
 use super::hop::{HopOutcome, HopRequest};
 use super::incoming::{DatabasePath, Incoming};
 use super::request::ReadRequest;
-#[allow(unused_imports, reason = "a call that is missing here comes with another branch")]
-use super::shim::PendingCalls as _;
 use super::{DbHttp, answers, attempts, request};
 use crate::peers::RoleOwner;
 use crate::problem::Problem;

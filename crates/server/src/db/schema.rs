@@ -4,18 +4,17 @@ use axum::Json;
 use axum::body::to_bytes;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, header};
+use consort_db::admin::SchemaOutcome;
 use consort_db::db::{Database, LeaderPlace};
+pub use consort_db::write::schema_file::SchemaFile;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::DbHttp;
-use super::failures::{job_refused, moved, no_worker, not_stored, unknown, write_failed};
+use super::failures::{job_refused, moved, no_worker, unknown, write_failed};
 use super::hop::{HopOutcome, HopRequest};
 use super::incoming::{DatabasePath, Incoming};
-#[allow(unused_imports, reason = "a call that is missing here comes with another branch")]
-use super::shim::PendingCalls as _;
-use super::shim::{SchemaFileError, SchemaOutcome};
 use crate::peers::RoleOwner;
 use crate::problem::Problem;
 use crate::problems;
@@ -31,14 +30,12 @@ const ANSWER_MOST: usize = 64 * 1024;
 
 const FORM: &str = "{\"name\": TEXT, \"sql\": TEXT}";
 
-/// A schema file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A schema file as nodes hand it over.
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SchemaFile {
-    /// Its name within its folder.
-    pub name: String,
-    /// Its statements.
-    pub sql: String,
+struct SentFile {
+    name: String,
+    sql: String,
 }
 
 /// Why a schema file was not handed over.
@@ -59,7 +56,8 @@ pub(super) async fn apply(
     request: Request,
 ) -> Result<Json<Value>, Problem> {
     let Incoming { database, hop } = http.incoming(path, request).await?;
-    let file: SchemaFile = hop.order(BODY_MOST, FORM)?;
+    let SentFile { name, sql } = hop.order(BODY_MOST, FORM)?;
+    let file = SchemaFile { name, sql };
     let outcome = match database.leader() {
         LeaderPlace::Here(_) => apply_here(&database, &file).await?,
         _ if hop.is_forwarded() => {
@@ -119,14 +117,15 @@ impl DbHttp {
 }
 
 async fn apply_here(database: &Database, file: &SchemaFile) -> Result<SchemaOutcome, Problem> {
-    let applied = database.apply_schema_file(&file.name, &file.sql).await;
-    applied.map_err(|error| match &error {
-        SchemaFileError::Changed => {
-            not_stored(Problem::new(problems::DB_SCHEMA, format!("'{}': {error}", file.name)))
-        }
-        SchemaFileError::Job(error) => job_refused(error),
-        SchemaFileError::Write(failure) => write_failed(failure),
-    })
+    let take_by = Instant::now() + database.settings().wait;
+    let before = database.sight().head.as_ref().map(|head| head.position());
+    let applied = database.apply_schema_file(file.clone(), take_by).await;
+    let settled = applied.map_err(|failure| write_failed(&failure))?;
+    match settled.outcome {
+        Ok(_) if Some(settled.position) == before => Ok(SchemaOutcome::Known),
+        Ok(_) => Ok(SchemaOutcome::Applied),
+        Err(error) => Err(job_refused(&error)),
+    }
 }
 
 fn hop_of(database: &Database, file: &SchemaFile) -> HopRequest {
@@ -135,7 +134,8 @@ fn hop_of(database: &Database, file: &SchemaFile) -> HopRequest {
     // A name has letters, digits, '_' and '-'.
     let uri = format!("/db/{}/schema-files", database.name()).parse().unwrap_or_default();
     // Two texts: writing them into memory cannot fail.
-    let body = serde_json::to_vec(file).unwrap_or_default().into();
+    let sent = SentFile { name: file.name.clone(), sql: file.sql.clone() };
+    let body = serde_json::to_vec(&sent).unwrap_or_default().into();
     HopRequest { method: Method::POST, uri, headers, body }
 }
 

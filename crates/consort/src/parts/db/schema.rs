@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
+use consort_db::admin::SchemaOutcome;
 use consort_db::db::Databases;
 use consort_db::settings::DatabaseSettings;
-use consort_server::db::shim::SchemaOutcome;
 use consort_server::db::{DbHttp, SchemaFile, SchemaHandOverError};
 
-use super::shim;
 use crate::config::db::schema_files;
 use crate::parts::PartError;
 
@@ -47,8 +46,8 @@ impl SchemaFiles {
     pub(super) async fn check(&self, databases: &Databases) -> Result<(), PartError> {
         for (name, files) in &self.0 {
             let Some(database) = databases.get(name) else { continue };
-            let checked = shim::check_schema_files(database, files).await;
-            checked.map_err(|reason| failed(name, reason))?;
+            let checked = database.check_schema_files(files).await;
+            checked.map_err(|error| failed(name, error.to_string()))?;
         }
         Ok(())
     }
