@@ -8,6 +8,7 @@
 mod answers;
 mod client;
 mod connection;
+mod db_admin;
 mod error;
 mod exchange;
 mod glue;
@@ -15,6 +16,7 @@ mod glue;
 pub use answers::{Cluster, From, FromError, Resolved};
 pub use client::Client;
 pub use connection::{Connection, Reply};
+pub use db_admin::{DbAdminClient, TransferError, TransferProgress};
 pub use error::{AddressError, ClientError};
 pub use glue::{GlueClient, PieceAnswer, ReadDocument, SentPiece};
 pub use hyper::Method;
