@@ -111,8 +111,8 @@ impl From<DbClientError> for Problem {
             DbClientError::Constraint(_) | DbClientError::Expectation(_) => {
                 Problem::bad_request(error.to_string())
             }
-            // A value that no column can hold, or a request that is too much for one transaction.
-            DbClientError::Refused(problem) if [400, 413, 422].contains(&problem.status) => {
+            // A value that no column can hold, or a deletion that is too much for one transaction.
+            DbClientError::Refused(problem) if [400, 413].contains(&problem.status) => {
                 Problem::bad_request(error.to_string())
             }
             _ => {

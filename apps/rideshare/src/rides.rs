@@ -13,6 +13,7 @@ use axum::{Json, Router};
 use bytes::Bytes;
 use clap::Args;
 use consort_client::{DbClientError, SqlStatement};
+use serde::Serialize;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use tokio::time::timeout;
@@ -69,6 +70,19 @@ impl Rides {
     pub(crate) fn new(database: Database, gateway: &ServiceUrl, origin: String) -> Rides {
         Rides { database, users: UserList::new(gateway, origin) }
     }
+}
+
+/// A ride, as it is shown. Its columns may hold anything that `db/write` put there.
+#[derive(Serialize)]
+struct RideAnswer {
+    #[serde(rename = "rideId")]
+    ride_id: u64,
+    created_by: Value,
+    /// Those who joined, in order of joining.
+    users: Vec<Value>,
+    timestamp: Value,
+    source: Value,
+    destination: Value,
 }
 
 /// Runs the service until it is told to end.
@@ -154,15 +168,8 @@ async fn show(
     else {
         return Err(no_such_ride());
     };
-    let users: Vec<Value> = riders.into_iter().flatten().collect();
-    let ride = json!({
-        "rideId": id.number(),
-        "created_by": created_by,
-        "users": users,
-        "timestamp": timestamp,
-        "source": source,
-        "destination": destination,
-    });
+    let (ride_id, users) = (id.number(), riders.into_iter().flatten().collect());
+    let ride = RideAnswer { ride_id, created_by, users, timestamp, source, destination };
     Ok(Json(ride).into_response())
 }
 

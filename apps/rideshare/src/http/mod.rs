@@ -3,6 +3,7 @@
 mod body;
 mod client;
 mod fields;
+mod long_paths;
 mod methods;
 mod problem;
 mod segment;

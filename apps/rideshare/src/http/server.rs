@@ -7,19 +7,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
+use tower::ServiceExt as _;
 
+use super::long_paths::ShortPaths;
 use crate::start_error::StartError;
 
 /// The largest head of a request. Beyond it: 431.
-const MAX_HEAD: usize = 256 * 1024;
+pub(super) const MAX_HEAD: usize = 256 * 1024;
 
 /// How much of a connection is held in memory: more than a head, since the first bytes of a body may come with it.
 const MAX_BUFFER: usize = MAX_HEAD + 64 * 1024;
@@ -109,7 +114,16 @@ impl HttpServer {
 async fn serve(stream: TcpStream, router: Router, mut stopping: watch::Receiver<bool>) {
     // Answers are written whole; waiting to fill a packet would only delay them.
     let _ = stream.set_nodelay(true);
-    let service = TowerToHyperService::new(router);
+    let stream = ShortPaths::new(stream);
+    let begins = stream.begins();
+    let answer = service_fn(move |request: Request<Incoming>| {
+        let (answer, begins) = (router.clone().oneshot(request.map(Body::new)), begins.clone());
+        Box::pin(async move {
+            let answer = answer.await;
+            begins.set();
+            answer
+        })
+    });
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_WITHIN)
@@ -118,7 +132,7 @@ async fn serve(stream: TcpStream, router: Router, mut stopping: watch::Receiver<
         .max_buf_size(MAX_BUFFER)
         // A client may end its sending side and still wait for the answer.
         .half_close(true)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(stream), answer);
     let ended = tokio::select! {
         ended = poll_fn(|context| connection.poll_without_shutdown(context)) => Some(ended),
         _ = stopping.wait_for(|stop| *stop) => None,
@@ -133,7 +147,7 @@ async fn serve(stream: TcpStream, router: Router, mut stopping: watch::Receiver<
     if let Err(error) = served {
         tracing::debug!(%error, "a connection ended early");
     }
-    linger(connection.into_parts().io.into_inner()).await;
+    linger(connection.into_parts().io.into_inner().into_inner()).await;
 }
 
 /// Ends the sending side, then reads on for a moment.

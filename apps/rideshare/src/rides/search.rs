@@ -1,7 +1,8 @@
 //! Searching rides from one area to another.
 
 use consort_client::SqlStatement;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use time::OffsetDateTime;
 
 use crate::area::Area;
@@ -32,16 +33,24 @@ impl RideSearch {
     }
 }
 
-/// The rides of these rows that are not past, as they are shown. A time that is none is never shown: `db/write` takes
-/// any text.
-pub(super) fn future_rides(rows: Vec<Vec<Value>>, now: OffsetDateTime) -> Vec<Value> {
-    let shown = |row| {
-        let [id, creator, timestamp] = <[Value; 3]>::try_from(row).ok()?;
+/// A ride, as it is listed.
+#[derive(Debug, PartialEq, Serialize)]
+pub(super) struct ListedRide {
+    #[serde(rename = "rideId")]
+    ride_id: Value,
+    /// The creator.
+    username: Value,
+    timestamp: Value,
+}
+
+/// The rides of these rows that are not past. A time that is malformed is never listed: `db/write` takes any text.
+pub(super) fn future_rides(rows: Vec<Vec<Value>>, now: OffsetDateTime) -> Vec<ListedRide> {
+    let listed = |row: Vec<Value>| {
+        let [ride_id, username, timestamp] = row.try_into().ok()?;
         let time = RideTime::parse(timestamp.as_str()?)?;
-        let ride = || json!({ "rideId": id, "username": creator, "timestamp": timestamp });
-        (!time.is_past(now)).then(ride)
+        (!time.is_past(now)).then_some(ListedRide { ride_id, username, timestamp })
     };
-    rows.into_iter().filter_map(|row: Vec<Value>| shown(row)).collect()
+    rows.into_iter().filter_map(listed).collect()
 }
 
 /// An area that comes exactly once.
@@ -54,6 +63,8 @@ fn parameter(query: &str, name: &str) -> Result<Area, Problem> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -82,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn past_and_malformed_times_are_not_shown() {
+    fn past_and_malformed_times_are_not_listed() {
         let now = OffsetDateTime::from_unix_timestamp(1_800_000_000).unwrap();
         let rows = vec![
             vec![json!(1), json!("ann"), json!("15-01-2027:59-59-07")],
@@ -91,6 +102,6 @@ mod tests {
             vec![json!(4), json!("dan"), json!(7)],
         ];
         let ride = json!({ "rideId": 2, "username": "bob", "timestamp": "15-01-2027:01-00-08" });
-        assert_eq!(future_rides(rows, now), [ride]);
+        assert_eq!(json!(future_rides(rows, now)), json!([ride]));
     }
 }
