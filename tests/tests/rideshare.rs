@@ -234,7 +234,7 @@ async fn up_starts_all_that_the_example_calls_need_and_ends_it() {
         assert!(up.output().contains(url), "{}", up.output());
     }
     assert_eq!(up.terminate().await, Some(0), "{}", up.output());
-    assert_eq!(up.left(), 0, "{}", up.output());
+    up.all_gone().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -17,6 +17,10 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use crate::http::Problem;
 use crate::random_key::random_key;
 use crate::start_error::StartError;
+use crate::statements::TABLES;
+
+/// The usual name of the database.
+const DATABASE: &str = "rideshare";
 
 /// How long a client waits for the database. Beyond it: 503.
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(2);
@@ -40,11 +44,19 @@ pub(crate) struct DatabaseArgs {
     )]
     pub(crate) consort: Vec<String>,
     /// The name of the database
-    #[arg(long, env = "RIDESHARE_DATABASE", value_name = "NAME", default_value = "rideshare")]
+    #[arg(long, env = "RIDESHARE_DATABASE", value_name = "NAME", default_value = DATABASE)]
     pub(crate) database: String,
     /// A file with the access token of Consort
     #[arg(long, env = "RIDESHARE_TOKEN_FILE", value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
+}
+
+impl DatabaseArgs {
+    /// The usual database of one node.
+    pub(crate) fn at(consort: String) -> DatabaseArgs {
+        let database = DATABASE.to_owned();
+        DatabaseArgs { consort: vec![consort], database, token_file: None }
+    }
 }
 
 /// The database. Clones share their connections.
@@ -65,13 +77,16 @@ impl Database {
     }
 
     /// The rows of one query.
-    pub(crate) async fn read(&self, query: SqlStatement) -> Result<Vec<Vec<Value>>, Problem> {
+    pub(crate) async fn read(&self, query: SqlStatement) -> Result<Vec<Vec<Value>>, DbClientError> {
         let read = || self.0.read(&query, ReadConsistency::Strong);
         Ok(repeated(read).await?.rows.rows)
     }
 
     /// The rows of several queries on one snapshot. It counts as one read.
-    pub(crate) async fn read_many(&self, queries: &[SqlStatement]) -> Result<Vec<RowSet>, Problem> {
+    pub(crate) async fn read_many(
+        &self,
+        queries: &[SqlStatement],
+    ) -> Result<Vec<RowSet>, DbClientError> {
         let read = || self.0.read_many(queries, ReadConsistency::Strong);
         Ok(repeated(read).await?.results)
     }
@@ -94,6 +109,14 @@ impl Database {
         self.0.crash(worker).await
     }
 
+    /// Waits until there are a leader and all tables. It writes nothing, and is no read.
+    pub(crate) async fn check_tables(&self) -> Result<(), DbClientError> {
+        for table in &TABLES {
+            self.write(table.delete_some(0)).await?;
+        }
+        Ok(())
+    }
+
     /// Whether a node answers for the database. It is no read.
     pub(crate) async fn check(&self) -> Result<(), Problem> {
         match timeout(HEALTH_WITHIN, self.0.status()).await {
@@ -104,22 +127,12 @@ impl Database {
     }
 }
 
-/// An error that no service explains better.
+/// An error that no service explains better. The services send no SQL that can be wrong, so a request that the database
+/// refuses is a matter of its operator, not of the client.
 impl From<DbClientError> for Problem {
     fn from(error: DbClientError) -> Problem {
-        match &error {
-            DbClientError::Constraint(_) | DbClientError::Expectation(_) => {
-                Problem::bad_request(error.to_string())
-            }
-            // A value that no column can hold, or a deletion that is too much for one transaction.
-            DbClientError::Refused(problem) if [400, 413].contains(&problem.status) => {
-                Problem::bad_request(error.to_string())
-            }
-            _ => {
-                tracing::warn!(%error, "the database gave no answer");
-                Problem::unavailable(error.to_string())
-            }
-        }
+        tracing::warn!(%error, "the database gave no answer");
+        Problem::unavailable(error.to_string())
     }
 }
 

@@ -1,13 +1,13 @@
 //! RideShare: two services and a gateway that keep all their data in a Consort database.
 //!
-//! Each process speaks HTTP and keeps no state but a request counter. [`users`] and [`rides`] may run in several
-//! instances behind the [`gateway`]. The [`orchestrator`] shows the database itself: its tables and its workers.
-//! [`up`] starts all of them with a Consort on one machine.
+//! Each process speaks HTTP and keeps no state but a request counter. `users.rs` and `rides.rs` are services that may
+//! run in several instances behind `gateway/`. `orchestrator.rs` shows the database itself: its tables and its workers.
+//! `up/` starts all of them with a Consort on one machine.
 //!
-//! Read [`users`] first: it is the smallest service. [`database`] shows how a service stands on Consort: strong
-//! reads, and writes that carry an idempotency key and are repeated until the outcome is certain.
+//! Read `users.rs` first: it is the smallest service. `database.rs` shows how a service stands on Consort: strong reads,
+//! and writes that carry an idempotency key and are repeated until the outcome is certain.
 //!
-//! All SQL is in [`users`], [`rides`], [`database`] and [`statements`]; no text of a request becomes SQL.
+//! All SQL is in `users.rs`, `rides.rs`, `rides/` and `statements.rs`; no text of a request becomes SQL.
 
 #[cfg(test)]
 mod api_tests;

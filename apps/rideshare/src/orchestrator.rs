@@ -60,18 +60,30 @@ pub(crate) fn routes(database: Database) -> Router {
 }
 
 async fn write(State(database): State<Database>, body: Bytes) -> Result<Response, Problem> {
-    database.write(parse_write(&body)?).await?;
+    database.write(parse_write(&body)?).await.map_err(refused)?;
     Ok((StatusCode::CREATED, Json(json!({}))).into_response())
 }
 
 async fn read(State(database): State<Database>, body: Bytes) -> Result<Response, Problem> {
     let query = parse_read(&body)?;
-    let rows = database.read(query.statement).await?;
+    let rows = database.read(query.statement).await.map_err(refused)?;
     let named = |row: Vec<Value>| -> Map<String, Value> {
         query.columns.iter().map(|column| (*column).to_owned()).zip(row).collect()
     };
     let rows: Vec<_> = rows.into_iter().map(named).collect();
     Ok(Json(rows).into_response())
+}
+
+/// The values of these requests are their clients'.
+fn refused(error: DbClientError) -> Problem {
+    match &error {
+        DbClientError::Constraint(_) => Problem::bad_request(error.to_string()),
+        // A value that no column can hold, or a deletion that is too much for one transaction.
+        DbClientError::Refused(problem) if [400, 413].contains(&problem.status) => {
+            Problem::bad_request(error.to_string())
+        }
+        _ => error.into(),
+    }
 }
 
 async fn crash_master(State(database): State<Database>) -> Result<Response, Problem> {

@@ -99,9 +99,7 @@ impl Drop for HungUp {
 
 /// A database that does not exist: for requests that do not come so far.
 pub(crate) async fn no_database() -> Database {
-    let consort = vec![nowhere().await.to_string()];
-    Database::new(&DatabaseArgs { consort, database: "rideshare".into(), token_file: None })
-        .unwrap()
+    Database::new(&DatabaseArgs::at(nowhere().await.to_string())).unwrap()
 }
 
 /// The body of an answer.

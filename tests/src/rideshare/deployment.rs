@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use consort_client::{DbClient, WorkerList};
+use consort_client::{DbClient, SqlStatement, WorkerList};
 use consort_testbed::{Port, Process, eventually};
 use tempfile::TempDir;
 
@@ -104,14 +104,28 @@ impl Deployment {
             })
         })
         .await;
+        self.has_tables().await;
+    }
+
+    /// Waits until the schema is applied. A write that changes nothing is no read, and needs a leader.
+    async fn has_tables(&self) {
+        let client = self.database().expect("an address");
+        eventually("the tables are there", PATIENCE, || async {
+            let nothing = SqlStatement::new("DELETE FROM riders WHERE rideId IS NULL");
+            client.write(&[nothing], None).await
+        })
+        .await;
+    }
+
+    fn database(&self) -> Result<DbClient, String> {
+        let urls = [self.consort.url()];
+        let client = DbClient::new(&urls, "rideshare", None, PATIENCE);
+        client.map_err(|error| error.to_string())
     }
 
     /// The workers, as Consort lists them.
     pub async fn workers(&self) -> Result<WorkerList, String> {
-        let urls = [self.consort.url()];
-        let client = DbClient::new(&urls, "rideshare", None, PATIENCE);
-        let client = client.map_err(|error| error.to_string())?;
-        client.workers().await.map_err(|error| error.to_string())
+        self.database()?.workers().await.map_err(|error| error.to_string())
     }
 
     /// The ids of the workers, as the orchestrator lists them.

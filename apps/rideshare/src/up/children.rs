@@ -86,6 +86,17 @@ impl Children {
         Ok(())
     }
 
+    /// Waits for something, as long as no child ends.
+    pub(super) async fn until(
+        &mut self,
+        something: impl Future<Output = Result<(), StartError>>,
+    ) -> Result<(), StartError> {
+        tokio::select! {
+            done = something => done,
+            ended = self.one_ends() => ended,
+        }
+    }
+
     /// Waits until a child ends by itself, which is an error.
     pub(super) async fn one_ends(&mut self) -> Result<(), StartError> {
         loop {

@@ -8,14 +8,23 @@ use std::io::{self, Write as _};
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use clap::Args;
+use tokio::time::{Instant, sleep};
 
+use crate::database::{Database, DatabaseArgs};
 use crate::shutdown::shutdown;
 use crate::start_error::StartError;
 use children::Children;
 use config::ConsortConfig;
 use ports::Ports;
+
+/// How long the first leader may take to apply the schema.
+const TABLES_WITHIN: Duration = Duration::from_secs(60);
+
+/// How often the tables are looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// The settings of `rideshare up`.
 #[derive(Args, Clone, Debug)]
@@ -57,6 +66,7 @@ pub(crate) async fn run(args: UpArgs) -> Result<(), StartError> {
 /// Runs until a child ends by itself.
 async fn run_all(args: &UpArgs, ports: &Ports, children: &mut Children) -> Result<(), StartError> {
     start_consort(args, ports, children).await?;
+    children.until(has_tables(ports)).await?;
     start_services(ports, children)?;
     children.all_healthy().await?;
     tell(&ports.addresses()).map_err(StartError::Output)?;
@@ -81,6 +91,20 @@ async fn start_consort(
     command.current_dir(&args.folder);
     children.start("consort", command, &format!("{}/readyz", ports.consort_url()))?;
     children.all_healthy().await
+}
+
+/// Waits until Consort has a leader that has applied the schema.
+async fn has_tables(ports: &Ports) -> Result<(), StartError> {
+    let database = Database::new(&DatabaseArgs::at(ports.consort_url()))?;
+    let deadline = Instant::now() + TABLES_WITHIN;
+    while let Err(error) = database.check_tables().await {
+        if Instant::now() >= deadline {
+            let (name, seconds) = ("the database".to_owned(), TABLES_WITHIN.as_secs());
+            return Err(StartError::NotHealthy { name, seconds, reason: error.to_string() });
+        }
+        sleep(LOOK_EVERY).await;
+    }
+    Ok(())
 }
 
 fn start_services(ports: &Ports, children: &mut Children) -> Result<(), StartError> {

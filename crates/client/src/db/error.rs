@@ -137,6 +137,8 @@ impl DbClientError {
             (_, "db-expectation", _) => DbClientError::Expectation(problem),
             (_, "db-era", _) => DbClientError::EraEnded(problem),
             (_, "db-not-found", _) => DbClientError::NotFound(problem),
+            // The request made the writer fail, and would again.
+            (_, "db-writer", Some(NotStored)) => DbClientError::Refused(problem),
             (_, _, Some(Stored)) => DbClientError::Stored(problem),
             (429, _, _) | (500.., _, Some(NotStored)) => DbClientError::Unavailable(problem),
             // An error of the server that does not say whether the write is stored.
@@ -209,7 +211,7 @@ mod tests {
             (413, "db-too-large", not_stored, "Refused", false),
             (422, "db-key-reused", not_stored, "Refused", false),
             (429, "busy", None, "Unavailable", true),
-            (500, "db-writer", not_stored, "Unavailable", true),
+            (500, "db-writer", not_stored, "Refused", false),
             (500, "db-writer", Some("unknown"), "Unknown", true),
             (500, "db-writer", Some("stored"), "Stored", true),
             (503, "db-no-worker", not_stored, "Unavailable", true),
