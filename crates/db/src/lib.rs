@@ -5,6 +5,11 @@
 //! [`supervise`], [`snapshot`]), the work on one SQLite file ([`sqlite`], [`write`], [`follow`]), and a model
 //! that walks every interleaving of claims and writes. It knows no HTTP and no engine.
 
+pub mod admin;
+#[cfg(test)]
+mod bed;
+pub mod cells;
+pub mod db;
 pub mod entry;
 pub mod follow;
 pub mod hash;
@@ -12,12 +17,21 @@ pub mod head;
 pub mod local;
 #[cfg(test)]
 mod model;
+pub mod part;
 mod position;
+mod probe;
+pub mod read;
+pub mod rows;
 pub mod schema;
+pub mod settings;
+mod settle;
 pub mod snapshot;
 pub mod sqlite;
+pub mod store;
 pub mod supervise;
+pub mod view;
 mod wire;
+pub mod worker;
 pub mod write;
 
 pub use position::{DbPosition, DbPositionError};

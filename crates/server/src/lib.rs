@@ -15,6 +15,7 @@
 mod body;
 mod cluster;
 mod connection;
+pub mod db;
 mod door;
 mod express;
 pub mod feeds;

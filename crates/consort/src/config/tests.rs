@@ -1,6 +1,7 @@
 //! Every kind of mistake with its exact message, the order of the sources, and the defaults' way
 //! back.
 
+mod db;
 mod declarations;
 mod defaults;
 mod glue;

@@ -2,6 +2,18 @@
 //! lists them.
 
 pub mod chunks;
+mod files;
 pub mod load;
+pub mod loading;
 pub mod make;
+pub mod making;
 pub mod manifest;
+pub mod publish;
+mod sight;
+pub mod sweep;
+pub mod sweep_list;
+#[cfg(test)]
+mod tests;
+pub mod trim;
+pub mod upload;
+pub(crate) mod wish;

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use consort_kernel::{Digest, Timestamp};
@@ -10,7 +11,6 @@ use rusqlite::Connection;
 
 use super::job::{JobAnswer, JobError, JobErrorKind, JobLimits, JobOutcome, WriteJob};
 use super::keys;
-use super::schema_job::is_schema_job;
 use super::statement::StatementRunner;
 use crate::entry::{EntryGroup, EntryPart, SetValues, entry_digest};
 use crate::hash::ContentHash;
@@ -55,6 +55,10 @@ pub struct GroupTerms {
     pub time: Timestamp,
     /// The bounds of each job.
     pub limits: JobLimits,
+    /// The group takes no further job after this time.
+    pub group_time: Duration,
+    /// The group takes no further job once its changes take this much memory.
+    pub group_bytes: u64,
 }
 
 /// The end of a run.
@@ -69,7 +73,8 @@ pub enum GroupRun {
 /// A group that waits for the store.
 #[derive(Debug)]
 pub struct OpenGroup {
-    /// One for each job, to be told when the group is settled (H6).
+    /// One for each job that the group has taken, to be told when the group is settled (H6). The jobs behind them
+    /// were not run: they belong to the next group.
     pub outcomes: Vec<JobOutcome>,
     /// The entries to append; empty if the group changes nothing. Then the leader looks at the head before
     /// it answers (H9).
@@ -123,9 +128,10 @@ impl From<SessionError> for RunEnd {
 }
 
 impl GroupWriter {
-    /// Opens the file for writing. `era` counts if the file is new.
-    pub fn open(path: &Path, era: u64) -> Result<Self, WriterError> {
+    /// Opens the file for writing. `era` counts if the file is new. It grows to `max_size` bytes at most.
+    pub fn open(path: &Path, era: u64, max_size: u64) -> Result<Self, WriterError> {
         let mut connection = open_writer(path)?;
+        limit_size(&connection, max_size)?;
         let guard = SqlGuard::install(&mut connection)?;
         let (bounds, memory) = StatementBounds::install(&mut connection)?;
         let file = RecordedConnection::new(connection)?;
@@ -153,8 +159,10 @@ impl GroupWriter {
             self.roll_back()?;
         }
         match jobs {
-            [only] if is_schema_job(only) => self.run_schema_job(only, terms).map(GroupRun::Open),
-            _ if jobs.iter().any(is_schema_job) => Ok(GroupRun::RunAlone),
+            [only] if only.is_schema_change() => {
+                self.run_schema_job(only, terms).map(GroupRun::Open)
+            }
+            _ if jobs.iter().any(WriteJob::is_schema_change) => Ok(GroupRun::RunAlone),
             _ => self.run_rows(jobs, terms),
         }
     }
@@ -206,7 +214,13 @@ impl GroupWriter {
         self.file.begin()?;
         self.file.connection().execute_batch("BEGIN IMMEDIATE")?;
         let mut outcomes = Vec::with_capacity(jobs.len());
+        let began = Instant::now();
         for (n, job) in jobs.iter().enumerate() {
+            let is_full =
+                began.elapsed() >= terms.group_time || self.file.memory() > terms.group_bytes;
+            if n > 0 && is_full {
+                break;
+            }
             outcomes.push(match culprits.get(&n) {
                 Some(error) => Err(error.clone()),
                 None => self.run_job(n, job, terms)?,
@@ -244,9 +258,9 @@ impl GroupWriter {
         }
         connection.prepare_cached("SAVEPOINT job")?.execute([])?;
         self.file.forget_last_insert();
-        self.runner.bounds.begin(terms.limits.write_time);
-        let ran = self.run_statements(job, terms);
-        self.runner.bounds.end();
+        self.runner.begin_job(terms.limits.write_time, &terms.limits);
+        let ran = self.run_statements(job);
+        self.runner.end_job();
         let connection = self.file.connection();
         if connection.is_autocommit() {
             // The statement took the whole transaction with it (T11).
@@ -274,12 +288,11 @@ impl GroupWriter {
     fn run_statements(
         &mut self,
         job: &WriteJob,
-        terms: &GroupTerms,
     ) -> Result<Vec<super::job::StatementResult>, JobError> {
         let mut results = Vec::with_capacity(job.statements.len());
         for (n, statement) in job.statements.iter().enumerate() {
             let connection = self.file.connection();
-            let ran = self.runner.run(connection, statement, SqlScope::Rows, &terms.limits);
+            let ran = self.runner.run(connection, statement, SqlScope::Rows);
             let result = ran.map_err(|error| error.at(n))?;
             if connection.is_autocommit() {
                 break;
@@ -387,6 +400,13 @@ pub(super) fn too_large() -> JobError {
         crate::entry::GROUP_BYTES
     );
     JobError::new(JobErrorKind::TooLarge, message)
+}
+
+/// SQLite counts in pages, and refuses a page beyond the limit with `SQLITE_FULL`.
+fn limit_size(connection: &Connection, max_size: u64) -> rusqlite::Result<()> {
+    let page: u32 = connection.query_row("PRAGMA page_size", [], |row| row.get(0))?;
+    let pages = i64::try_from(max_size / u64::from(page.max(1))).unwrap_or(i64::MAX).max(1);
+    connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))
 }
 
 /// `sqlite_sequence`, which exists only with a table that counts.

@@ -41,6 +41,13 @@ pub(super) fn has_second_statement(sql: &str) -> bool {
     statements > most
 }
 
+/// Whether the text has no statement at all.
+pub(super) fn is_blank_text(sql: &str) -> bool {
+    let mut words = Words(sql);
+    words.skip();
+    words.0.is_empty()
+}
+
 pub(super) fn is_pragma(sql: &str) -> bool {
     Words(sql).next_word().eq_ignore_ascii_case("PRAGMA")
 }

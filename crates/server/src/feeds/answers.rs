@@ -19,10 +19,10 @@ use crate::problems;
 use crate::tenants::Caller;
 
 /// Where a page says how to go on.
-const CURSOR: HeaderName = HeaderName::from_static("consort-cursor");
+pub(crate) const CURSOR: HeaderName = HeaderName::from_static("consort-cursor");
 
 /// Where a subscriber that comes again says where it was.
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+pub(crate) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// When a client that could not be answered should ask again.
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -103,7 +103,7 @@ pub(super) fn shown(change: Option<&Change>) -> Cow<'_, str> {
 }
 
 /// Why a feed could not be read.
-pub(super) fn failed(error: &ReadError) -> Problem {
+pub(crate) fn failed(error: &ReadError) -> Problem {
     match error {
         ReadError::Trimmed { .. } | ReadError::Lost { .. } => {
             let detail = format!(
@@ -149,7 +149,7 @@ pub(super) fn short(text: &str) -> String {
 }
 
 /// Whether the client asks for a stream of events.
-fn wants_events(headers: &HeaderMap) -> bool {
+pub(crate) fn wants_events(headers: &HeaderMap) -> bool {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
     let mut types = accept.unwrap_or_default().split(',');
     types.any(|one| one.trim().to_ascii_lowercase().starts_with("text/event-stream"))

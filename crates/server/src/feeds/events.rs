@@ -16,13 +16,13 @@ use super::answers::{failed, shown};
 use crate::problem::Problem;
 
 /// How long a stream may be silent: proxies end one after a minute, many after half of it.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Changes that are read at once. Each event carries a cursor beside its change.
 const PAGE: usize = 100;
 
 /// How long a client whose stream ended waits before it comes again, in milliseconds.
-const COME_AGAIN: u64 = 1_000;
+pub(crate) const COME_AGAIN: u64 = 1_000;
 
 /// Tells proxies not to hold events back.
 const NO_BUFFER: HeaderName = HeaderName::from_static("x-accel-buffering");
@@ -47,12 +47,17 @@ pub(super) async fn stream(seat: Seat, from: FeedCursor) -> Result<Response, Pro
         Some((Ok::<_, Infallible>(Bytes::from(text)), state))
     });
     let whole = stream::StreamExt::chain(stream::iter([Ok(Bytes::from(hello))]), rest);
-    let mut response = Body::from_stream(whole).into_response();
+    Ok(as_events(Body::from_stream(whole)))
+}
+
+/// The answer whose body is a stream of events.
+pub(crate) fn as_events(body: Body) -> Response {
+    let mut response = body.into_response();
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(NO_BUFFER, HeaderValue::from_static("no"));
-    Ok(response)
+    response
 }
 
 impl Streamed {

@@ -1,9 +1,9 @@
 //! Feeds over HTTP: subscriptions to changes, and the changes that sinks refused.
 
-mod answers;
-mod asked;
+pub(crate) mod answers;
+pub(crate) mod asked;
 mod catalog;
-mod events;
+pub(crate) mod events;
 mod metrics;
 mod sinks;
 
