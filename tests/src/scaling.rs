@@ -20,7 +20,7 @@ use crate::lifts::servers::{Servers, Upon};
 use crate::seed::seed;
 use decisions::Decisions;
 use load::{PostLoad, PostSender, Rides};
-use pauses::Pauses;
+use pauses::{LOG_PAUSES, Pauses};
 use pieces::Pieces;
 use up::Up;
 
@@ -44,7 +44,8 @@ const PHASE_WITHIN: Duration = Duration::from_secs(180);
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Short, so that much happens within a trial.
-const SETTINGS: [&str; 3] = ["cluster.lease=2s", "cluster.heartbeat=200ms", "scale.down_after=10s"];
+const SETTINGS: [&str; 4] =
+    ["cluster.lease=2s", "cluster.heartbeat=200ms", "scale.down_after=10s", LOG_PAUSES];
 
 /// A collection beside the streams, for posts that are pieces.
 const COLLECTION: &str = "[glue.pieces]\nformat = 'json'\npartitions = 8\ngap_for = '120s'\n";
@@ -150,7 +151,8 @@ impl Stage {
     }
 
     /// Looks whether every step was decided for a reason and in order, and shows what it took.
-    fn has_followed(&self, acknowledged: usize) {
+    fn has_followed(&mut self, acknowledged: usize) {
+        self.pauses.read(&self.up.output());
         let decisions = self.up.decisions();
         eprintln!("{acknowledged} posts; {}\n{decisions:#?}", self.pauses.report());
         let numbers: Vec<u64> = decisions.iter().map(|(_, after, _)| *after).collect();
@@ -161,8 +163,8 @@ impl Stage {
             .collect();
         assert_eq!(changes, [(0, 1), (1, 2), (2, 3), (3, 2), (2, 1)], "{numbers:?}");
         assert!(decisions.iter().all(|(_, _, why)| !why.is_empty()));
-        let untold = self.pauses.missing();
-        assert!(untold.is_empty(), "these hand-overs have told no pause: {untold:?}");
+        let missing = self.pauses.missing();
+        assert!(missing.is_empty(), "the pauses before these tenures are not known: {missing:?}");
         assert!(!self.pauses.of_cause(PauseCause::HandedOver).is_empty(), "roles were handed over");
         assert!(!self.pauses.of_cause(PauseCause::TakenOver).is_empty(), "roles were taken over");
         let retired = self.up.output().matches("hands its roles over and leaves").count();
@@ -173,6 +175,7 @@ impl Stage {
 impl Drop for Stage {
     /// Also when the trial fails: the pauses show what the hand-overs took until then.
     fn drop(&mut self) {
+        self.pauses.read(&self.up.output());
         eprintln!("{}\n{}", self.pauses.report(), self.pauses.lines());
     }
 }

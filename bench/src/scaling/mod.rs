@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use consort_tests::lifts::servers::{Servers, Upon};
 use consort_tests::scaling::load::{PostLoad, PostSender, Rides};
-use consort_tests::scaling::pauses::Pauses;
+use consort_tests::scaling::pauses::{LOG_PAUSES, Pauses};
 use consort_tests::scaling::up::Up;
 use tokio::time::Instant;
 
@@ -29,7 +29,7 @@ const NODES: usize = 3;
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// A node less is wanted after so long: short, so that a run takes minutes.
-const SETTINGS: [&str; 1] = ["scale.down_after=30s"];
+const SETTINGS: [&str; 2] = ["scale.down_after=30s", LOG_PAUSES];
 
 /// How long a phase may take at most: three steps, each of them half a minute apart, and a hand-over.
 const PHASE_WITHIN: Duration = Duration::from_secs(300);
@@ -116,6 +116,7 @@ impl Run {
         load.set_rate(end);
         self.until("one node is left", |sample| sample.live == 1 && sample.owning == 1).await?;
         drop(load.stop().await);
+        self.pauses.read(&self.up.output());
         Ok(Summary::new(pace.cost, pace.rates, &self.course, &self.pauses))
     }
 

@@ -1,13 +1,16 @@
-//! The pause of each partition at each hand-over, as the nodes show it.
+//! The pause of each partition at each hand-over, as the nodes show it in their status and write it to their logs.
 
 use std::collections::BTreeMap;
 
 use consort_client::Cluster;
 use consort_cluster::PauseCause;
 
-/// How long a tenure must be seen at work before its pause must be told: five heartbeats of a trial. A node measures the
-/// pause with the heartbeat after the work began, so a role that moves on at once never tells one.
-const TOLD_WITHIN: u64 = 1000;
+/// With this setting a node logs each pause.
+pub const LOG_PAUSES: &str = "log.level=info,consort_cluster::node::run=debug";
+
+/// How long a tenure must be seen at work before its pause must be known: two heartbeats of a trial, as a node that is
+/// killed may have told that the work began and not yet have measured the pause.
+const KNOWN_WITHIN: u64 = 400;
 
 /// A role and the epoch of a tenure.
 type Epoch = (String, u64);
@@ -35,16 +38,28 @@ impl Pauses {
         }
     }
 
-    /// Tenures above the first of a role that were long at work and have told no pause.
-    pub fn missing(&self) -> Vec<&Epoch> {
-        let untold = |(epoch, (first, last)): &(&Epoch, &(u64, u64))| {
-            epoch.1 > 1 && *last - *first >= TOLD_WITHIN && !self.pauses.contains_key(*epoch)
-        };
-        self.at_work.iter().filter(untold).map(|(epoch, _)| epoch).collect()
+    /// Takes note of the pauses that nodes have logged with [`LOG_PAUSES`]. A status shows no pause of a tenure that ended
+    /// before the next heartbeat; the log does.
+    pub fn read(&mut self, log: &str) {
+        for line in log.lines().filter(|line| line.contains("work began")) {
+            if let Some((epoch, pause)) =
+                logged(line).filter(|(epoch, _)| epoch.0.starts_with("worker:"))
+            {
+                self.pauses.entry(epoch).or_insert(pause);
+            }
+        }
     }
 
-    /// How many tenures above the first of a role have told no pause.
-    fn untold(&self) -> u64 {
+    /// Tenures above the first of a role that were seen at work, and whose pause is not known.
+    pub fn missing(&self) -> Vec<&Epoch> {
+        let unknown = |(epoch, (first, last)): &(&Epoch, &(u64, u64))| {
+            epoch.1 > 1 && *last - *first >= KNOWN_WITHIN && !self.pauses.contains_key(*epoch)
+        };
+        self.at_work.iter().filter(unknown).map(|(epoch, _)| epoch).collect()
+    }
+
+    /// How many tenures above the first of a role have no pause: a role that moves on at once never begins to work.
+    fn without_pause(&self) -> u64 {
         let last: BTreeMap<&str, u64> =
             self.at_work.keys().map(|(role, epoch)| (&**role, *epoch)).collect();
         let told = self.pauses.keys().filter(|(_, epoch)| *epoch > 1).count() as u64;
@@ -86,6 +101,48 @@ impl Pauses {
             )
         };
         let lines = [PauseCause::First, PauseCause::HandedOver, PauseCause::TakenOver].map(line);
-        format!("{}; {} tenures too short to tell theirs", lines.join("; "), self.untold())
+        format!("{}; {} tenures without work", lines.join("; "), self.without_pause())
+    }
+}
+
+/// Role, epoch, cause and pause of a line such as `work began role=worker:rides/7 epoch=3 cause="handed_over" pause=18ms`.
+fn logged(line: &str) -> Option<(Epoch, (PauseCause, u64))> {
+    let field = |name: &str| {
+        let (_, rest) = line.split_once(&format!(" {name}="))?;
+        rest.split_whitespace().next().map(|value| value.trim_matches('"'))
+    };
+    let causes = [PauseCause::First, PauseCause::HandedOver, PauseCause::TakenOver];
+    let cause = field("cause")?;
+    let cause = causes.into_iter().find(|known| known.as_str() == cause)?;
+    let pause = field("pause")?;
+    let units = [("ms", 1.0), ("s", 1000.0)];
+    let millis = units.iter().find_map(|(unit, millis)| {
+        pause.strip_suffix(unit)?.parse().ok().map(|number: f64| number * millis)
+    });
+    let epoch = (field("role")?.to_owned(), field("epoch")?.parse().ok()?);
+    // A pause below a millisecond has a unit of its own.
+    Some((epoch, (cause, millis.unwrap_or_default().round() as u64)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_are_read_from_the_log() {
+        let line = |role: &str, cause: &str, pause: &str| {
+            format!(
+                "2026-11-19T22:44:18.9Z DEBUG consort_cluster::node::run: work began role={role} epoch=3 cause=\"{cause}\" pause={pause}\n"
+            )
+        };
+        let mut pauses = Pauses::default();
+        pauses.read(&line("worker:rides/7", "handed_over", "18ms"));
+        pauses.read(&line("worker:rides/8", "taken_over", "2.015s"));
+        pauses.read(&line("worker:rides/9", "first", "0ns"));
+        pauses.read(&line("scaler:cluster", "first", "1ms"));
+        pauses.read("2026-11-19T22:44:18.9Z INFO consort: work begins\n");
+        let lines = "worker:rides/7 epoch 3 handed_over 18 ms\nworker:rides/8 epoch 3 taken_over 2015 ms\n\
+            worker:rides/9 epoch 3 first 0 ms\n";
+        assert_eq!(pauses.lines(), lines);
     }
 }
