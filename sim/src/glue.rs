@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use consort_cluster::mutation::Mutation;
-use consort_cluster::{Part, Ticket};
+use consort_cluster::{Part, Ticket, queue_consumer};
 use consort_glue::fold::FoldRule;
 use consort_kernel::Shard;
 use consort_kernel::memory::ShardImage;
@@ -132,7 +132,12 @@ fn crew(stage: &Arc<GlueStage>, twist: Option<GlueTwist>) -> Crew {
         world.runtime(node).spawn("requests", requests);
         Arc::new(station)
     };
-    Crew::new(stage.roles(), Box::new(start))
+    let mut roles = stage.roles();
+    if twist == Some(GlueTwist::Worker(Mutation::CellsOfAnyMark)) {
+        // It shows where a document is read while a rival commits, which is rare where a queue keeps partitions busy.
+        roles.retain(|role| role.kind() != queue_consumer::KIND);
+    }
+    Crew::new(roles, Box::new(start))
 }
 
 impl Run {
