@@ -93,7 +93,7 @@ pub enum SchemaCheckError {
 
 impl Databases {
     /// The databases with these settings. Must be called within a tokio runtime. The keepers must be run for as
-    /// long as the node runs: see [`background`](crate::part::background).
+    /// long as the node runs, beside [`background`](Databases::background).
     pub fn new(
         settings: Vec<DatabaseSettings>,
         options: &DatabaseOptions,

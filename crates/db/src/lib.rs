@@ -5,6 +5,7 @@
 //! [`supervise`], [`snapshot`]), the work on one SQLite file ([`sqlite`], [`write`], [`follow`]), and a model
 //! that walks every interleaving of claims and writes. It knows no HTTP and no engine.
 
+pub mod admin;
 #[cfg(test)]
 mod bed;
 pub mod cells;
@@ -20,6 +21,7 @@ pub mod part;
 mod position;
 mod probe;
 pub mod read;
+pub mod rows;
 pub mod schema;
 pub mod settings;
 mod settle;

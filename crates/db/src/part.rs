@@ -15,7 +15,6 @@ use crate::store::{CellsAnswer, DbStoreError};
 use crate::supervise::counting::keep_counts;
 use crate::supervise::run::supervise;
 use crate::supervise::wanted::WantedWorkers;
-use crate::view::ViewKeeper;
 use crate::worker::work_slot;
 
 /// The kind of the roles of workers: `db-worker:NAME/SLOT`.
@@ -74,24 +73,6 @@ async fn unknown(role: Role) -> Ended {
     Ended::Yielded { reason: format!("'{role}' is no role of a database of this node") }
 }
 
-/// What runs beside the roles for as long as the node runs: the views of all databases, and the work that follows
-/// from them.
-pub fn background(databases: &Databases, keepers: Vec<ViewKeeper>) -> Vec<BoxFuture<'static, ()>> {
-    let keepers = keepers.into_iter().map(|keeper| keeper.run().boxed());
-    let others = databases.iter().flat_map(|database| {
-        let probe = database.probe().clone();
-        let (node, view) = (database.node().clone(), database.view().clone());
-        let own = move || node.handle().map(|handle| handle.id().to_owned());
-        [
-            tell_roles(database.clone()).boxed(),
-            probe.run(own, view).boxed(),
-            keep_snapshots(database.clone()).boxed(),
-            keep_counts(database.clone()).boxed(),
-        ]
-    });
-    keepers.chain(others).collect()
-}
-
 /// Tells the node whenever the wanted slots have changed.
 async fn tell_roles(database: Database) {
     let mut views = database.view().views();
@@ -111,6 +92,22 @@ async fn tell_roles(database: Database) {
 }
 
 impl Databases {
+    /// What runs beside roles and views for as long as the node runs.
+    pub fn background(&self) -> Vec<BoxFuture<'static, ()>> {
+        let tasks = self.iter().flat_map(|database| {
+            let probe = database.probe().clone();
+            let (node, view) = (database.node().clone(), database.view().clone());
+            let own = move || node.handle().map(|handle| handle.id().to_owned());
+            [
+                tell_roles(database.clone()).boxed(),
+                probe.run(own, view).boxed(),
+                keep_snapshots(database.clone()).boxed(),
+                keep_counts(database.clone()).boxed(),
+            ]
+        });
+        tasks.collect()
+    }
+
     /// Creates those that the store does not have yet.
     pub async fn create_missing(&self) -> Result<(), DbStoreError> {
         for database in self.iter() {

@@ -3,6 +3,7 @@
 //! A part declares what it brings: its feeds, its roles and their work, its routes and metrics, its sources besides
 //! HTTP, and how it stops. `node.rs` loops over the list and knows none of them.
 
+mod db;
 mod feeds;
 mod glue;
 #[cfg(test)]
@@ -36,6 +37,7 @@ pub fn standard() -> Vec<Arc<dyn Part>> {
         Arc::new(feeds::Feeds),
         Arc::new(glue::Glue),
         Arc::new(once::Once),
+        Arc::new(db::Db),
         #[cfg(test)]
         Arc::new(guestbook::Guestbook),
     ]

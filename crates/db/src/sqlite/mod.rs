@@ -2,6 +2,7 @@
 //! applied. `unsafe` is here alone: in [`session`] and `complete`.
 
 pub mod authorizer;
+pub mod codes;
 #[allow(unsafe_code, reason = "SQLite's judgement of a statement has no safe interface")]
 pub(crate) mod complete;
 pub mod connect;

@@ -8,7 +8,7 @@ use consort_cluster::{
     ClusterNode, Handle, Options, Runtime, TokioRuntime, UnmeasuredLoad, Unobserved,
 };
 use consort_db::db::{Database, DatabaseOptions, Databases, LeaderPlace};
-use consort_db::part::{DbPart, background};
+use consort_db::part::DbPart;
 use consort_db::settings::DatabaseSettings;
 use consort_db::view::OwnNode;
 use consort_db::worker::shared::LocalWorker;
@@ -73,7 +73,10 @@ impl Bed {
         let (databases, keepers) = Databases::new(vec![self.settings.clone()], &options);
         databases.create_missing().await.unwrap();
         let mut running = JoinSet::new();
-        for task in background(&databases, keepers) {
+        for keeper in keepers {
+            running.spawn(keeper.run());
+        }
+        for task in databases.background() {
             running.spawn(task);
         }
         let runtime: Arc<dyn Runtime> = TokioRuntime::current();
