@@ -193,9 +193,11 @@ mod tests {
             detail: "no such table: t".into(),
         };
         assert_eq!(read(StatusCode::BAD_REQUEST, problem), Err(refused));
-        for (status, body) in
-            [(StatusCode::OK, "<html>"), (StatusCode::BAD_GATEWAY, "x"), (StatusCode::NOT_FOUND, "{}")]
-        {
+        for (status, body) in [
+            (StatusCode::OK, "<html>"),
+            (StatusCode::BAD_GATEWAY, "x"),
+            (StatusCode::NOT_FOUND, "{}"),
+        ] {
             let error = read(status, body).unwrap_err();
             assert!(matches!(error, ClientError::Unreadable { .. }), "{error:?}");
         }

@@ -102,7 +102,12 @@ pub(super) async fn upload(
     Ok(answer_of(client, answer).await?)
 }
 
-fn request<B>(client: &Client, method: Method, path: &str, body: B) -> Result<Request<B>, ClientError> {
+fn request<B>(
+    client: &Client,
+    method: Method,
+    path: &str,
+    body: B,
+) -> Result<Request<B>, ClientError> {
     let mut request = Request::new(body);
     *request.method_mut() = method;
     let full = format!("{}{path}", client.base_path());
