@@ -213,6 +213,9 @@ mod tests {
         assert_eq!(one("SELECT count(*) FROM words WHERE words MATCH 'world'"), 1);
         assert_eq!(one("SELECT seq FROM sqlite_sequence"), 10);
         assert_eq!(one("PRAGMA user_version"), 7);
-        assert_eq!(one("SELECT count(*) FROM pragma_integrity_check WHERE integrity_check = 'ok'"), 1);
+        assert_eq!(
+            one("SELECT count(*) FROM pragma_integrity_check WHERE integrity_check = 'ok'"),
+            1
+        );
     }
 }

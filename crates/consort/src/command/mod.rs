@@ -82,7 +82,8 @@ Examples:
 
 Flags win over environment variables, those over the file, the file over defaults.
 Every setting has a variable: CONSORT_, the table, the name, in capitals (CONSORT_HTTP_MAX_BODY). Streams,
-views, sinks, databases and spaces of once are the exception: they are declared in the file alone.
+views, sinks, collections, tenants, databases and spaces of once are the exception: the file alone declares
+them.
 SIGTERM or SIGINT stops gracefully: roles are handed over, running requests are finished; a second
 signal stops at once. A node that was killed and is started again with the same id waits until the
 lease of the one before has lapsed.";
@@ -197,5 +198,15 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         super::Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_help_names_everything_that_the_file_alone_declares() {
+        let help = super::SERVE_EXAMPLES.replace('\n', " ").to_lowercase();
+        let parts = crate::parts::configs();
+        let declared = parts.iter().flat_map(|part| part.declarations);
+        for plural in declared.map(|spec| spec.plural) {
+            assert!(help.contains(plural), "{plural}");
+        }
     }
 }

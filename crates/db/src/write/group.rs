@@ -12,6 +12,7 @@ use rusqlite::Connection;
 use super::job::{JobAnswer, JobError, JobErrorKind, JobLimits, JobOutcome, WriteJob};
 use super::keys;
 use super::statement::StatementRunner;
+use super::steps::StepState;
 use crate::entry::{EntryGroup, EntryPart, SetValues, entry_digest};
 use crate::hash::ContentHash;
 use crate::head::GroupEnd;
@@ -36,6 +37,8 @@ pub struct GroupWriter {
     /// `sqlite_sequence`, committed (T4).
     pub(super) sequences: BTreeMap<String, i64>,
     pub(super) open: Option<OpenTransaction>,
+    /// The interactive transaction that has the writer.
+    pub(super) transaction: Option<StepState>,
 }
 
 /// The state that the open transaction leads to.
@@ -140,7 +143,7 @@ impl GroupWriter {
         guard.hide_rowids(tables_with_hidden_rowid(file.connection())?);
         let sequences = read_sequences(file.connection())?;
         let runner = StatementRunner::new(guard, bounds);
-        Ok(GroupWriter { file, runner, at, sequences, open: None })
+        Ok(GroupWriter { file, runner, at, sequences, open: None, transaction: None })
     }
 
     /// The committed state of the file.
@@ -155,7 +158,7 @@ impl GroupWriter {
 
     /// Runs the jobs in one transaction and leaves it open. A request with DDL runs alone (C7).
     pub fn run(&mut self, jobs: &[WriteJob], terms: &GroupTerms) -> Result<GroupRun, WriterError> {
-        if self.open.is_some() {
+        if self.open.is_some() || self.transaction.is_some() {
             self.roll_back()?;
         }
         match jobs {
@@ -178,6 +181,7 @@ impl GroupWriter {
 
     /// Takes the open group back: the store does not have it.
     pub fn roll_back(&mut self) -> Result<(), WriterError> {
+        self.transaction = None;
         let changes_schema = self.open.take().is_some_and(|open| open.changes_schema);
         if !self.file.connection().is_autocommit() {
             self.file.connection().execute_batch("ROLLBACK")?;
@@ -308,7 +312,7 @@ impl GroupWriter {
     }
 
     /// A deferred foreign key would pass `RELEASE` and fail `COMMIT`, when the store has the entry (H37).
-    fn check_deferred(&self) -> Result<(), JobError> {
+    pub(super) fn check_deferred(&self) -> Result<(), JobError> {
         match self.file.has_deferred_violations() {
             Ok(false) => Ok(()),
             Ok(true) => Err(JobError {

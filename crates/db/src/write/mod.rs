@@ -1,7 +1,9 @@
 //! The write path of a leader: jobs, groups, and the outcomes of their commits.
 
 pub mod batch;
+pub mod batch_run;
 pub mod commit;
+pub mod control;
 pub mod group;
 pub mod job;
 pub mod keys;
@@ -9,5 +11,6 @@ pub mod queue;
 pub mod schema_file;
 mod schema_job;
 pub(crate) mod statement;
+mod steps;
 mod text;
 pub mod transaction;

@@ -11,7 +11,7 @@ use super::group::{GroupTerms, GroupWriter, OpenGroup, WriterError, check_change
 use super::job::{JobAnswer, JobError, JobErrorKind, StatementResult, WriteJob};
 use super::keys;
 use super::schema_file::{self, AppliedFile, SchemaFile, changed_file};
-use super::text::{is_pragma, is_schema_statement};
+use super::text::{foreign_keys_pragma, is_pragma, is_schema_statement};
 use crate::entry::EntryPart;
 use crate::sqlite::authorizer::SqlScope;
 use crate::sqlite::scan::content_hash;
@@ -26,9 +26,11 @@ impl WriteJob {
 }
 
 impl BatchJob {
-    /// Whether one of the steps changes the schema.
+    /// Whether one of the steps changes the schema, or has the foreign keys off: that is a migration.
     pub fn is_schema_change(&self) -> bool {
-        self.steps.iter().any(|step| is_schema_statement(&step.statement.sql))
+        let is_schema =
+            |sql: &str| is_schema_statement(sql) || foreign_keys_pragma(sql) == Some(false);
+        self.steps.iter().any(|step| is_schema(&step.statement.sql))
     }
 }
 
@@ -39,9 +41,7 @@ impl GroupWriter {
         file: &SchemaFile,
         terms: &GroupTerms,
     ) -> Result<OpenGroup, WriterError> {
-        if self.open.is_some() {
-            self.roll_back()?;
-        }
+        self.roll_back()?;
         match schema_file::applied_hash(self.file.connection(), &file.name)? {
             Some(hash) if hash == file.hash() => return Ok(unchanged(Ok(JobAnswer::New(vec![])))),
             Some(_) => return Ok(unchanged(Err(changed_file(&file.name)))),
@@ -165,7 +165,7 @@ impl GroupWriter {
     }
 
     /// Ends the recording and keeps its changes as the next part.
-    fn take_rows(&mut self, parts: &mut Vec<EntryPart>) -> Result<(), SchemaEnd> {
+    pub(super) fn take_rows(&mut self, parts: &mut Vec<EntryPart>) -> Result<(), SchemaEnd> {
         let changeset = self.recorded()?;
         self.file.end();
         if !changeset.is_empty() {
@@ -175,7 +175,7 @@ impl GroupWriter {
     }
 
     /// The rules for tables, and the foreign keys that were off.
-    fn check_result(&self) -> Result<(), SchemaEnd> {
+    pub(super) fn check_result(&self) -> Result<(), SchemaEnd> {
         let connection = self.file.connection();
         if let Err(refusal) = check_schema(connection)? {
             return Err(JobError::new(JobErrorKind::Schema, refusal.to_string()).into());
@@ -202,7 +202,7 @@ impl GroupWriter {
     }
 }
 
-enum SchemaEnd {
+pub(super) enum SchemaEnd {
     Job(JobError),
     Writer(WriterError),
 }
@@ -243,6 +243,6 @@ fn reserved_name(connection: &Connection) -> rusqlite::Result<Option<String>> {
     connection.query_row(sql, [], |row| row.get(0)).optional()
 }
 
-fn user_version(connection: &Connection) -> rusqlite::Result<i64> {
+pub(super) fn user_version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.query_row("PRAGMA user_version", [], |row| row.get(0))
 }

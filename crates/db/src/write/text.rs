@@ -74,11 +74,36 @@ pub(super) fn is_schema_statement(sql: &str) -> bool {
 }
 
 fn sets_user_version(mut words: Words<'_>) -> bool {
-    let mut name = words.next_word();
-    if words.take('.') {
-        name = words.next_word();
-    }
+    let name = words.next_name();
     name.eq_ignore_ascii_case("user_version") && (words.take('=') || words.take('('))
+}
+
+/// The value of a `PRAGMA foreign_keys` that sets one.
+pub(super) fn foreign_keys_pragma(sql: &str) -> Option<bool> {
+    let mut words = Words(sql);
+    let is_pragma = words.next_word().eq_ignore_ascii_case("PRAGMA");
+    if !is_pragma || !words.next_name().eq_ignore_ascii_case("foreign_keys") {
+        return None;
+    }
+    if !words.take('=') && !words.take('(') {
+        return None;
+    }
+    let value = words.next_word().to_ascii_uppercase();
+    Some(matches!(value.as_str(), "1" | "ON" | "TRUE" | "YES"))
+}
+
+/// All words of a text, in upper case; `None` if it has anything else than words, comments and semicolons.
+pub(super) fn only_words(sql: &str) -> Option<Vec<String>> {
+    /// No statement of words alone has as many.
+    const MOST: usize = 8;
+    let (mut rest, mut words) = (Words(sql), Vec::new());
+    while words.len() < MOST {
+        match rest.next_word() {
+            "" => return rest.0.is_empty().then_some(words),
+            word => words.push(word.to_ascii_uppercase()),
+        }
+    }
+    None
 }
 
 /// The words at the beginning of a text of SQL, without blanks and comments.
@@ -133,6 +158,15 @@ impl<'a> Words<'a> {
         let (word, rest) = self.0.split_at(end);
         self.0 = rest;
         word
+    }
+
+    /// A name, without that of the file before it.
+    fn next_name(&mut self) -> &'a str {
+        let name = self.next_word();
+        match self.take('.') {
+            true => self.next_word(),
+            false => name,
+        }
     }
 
     fn take(&mut self, wanted: char) -> bool {
@@ -191,6 +225,21 @@ mod tests {
         }
         for sql in rows {
             assert!(!is_schema_statement(sql), "{sql}");
+        }
+    }
+
+    #[test]
+    fn a_pragma_that_sets_foreign_keys_tells_the_value() {
+        let cases = [
+            ("PRAGMA foreign_keys=off", Some(false)),
+            ("pragma main.foreign_keys = ON;", Some(true)),
+            ("PRAGMA foreign_keys(0)", Some(false)),
+            ("PRAGMA foreign_keys", None),
+            ("PRAGMA foreign_key_list(t)", None),
+            ("SELECT 1", None),
+        ];
+        for (sql, expected) in cases {
+            assert_eq!(foreign_keys_pragma(sql), expected, "{sql}");
         }
     }
 
