@@ -1,10 +1,8 @@
 //! One SQLite file: how it is opened, what users may run on it, and how its changes are recorded and
-//! applied. `unsafe` is here alone: in [`session`] and `complete`.
+//! applied. The only place with `unsafe` is [`session`].
 
 pub mod authorizer;
 pub mod codes;
-#[allow(unsafe_code, reason = "SQLite's judgement of a statement has no safe interface")]
-pub(crate) mod complete;
 pub mod connect;
 pub mod deadline;
 pub mod scan;
