@@ -14,6 +14,8 @@
 //!
 //! [`once`] asks three such nodes for the same thing at the same moment, and counts at the upstream how often it
 //! was computed.
+//!
+//! [`lin`] judges histories of calls on a database.
 
 pub mod check;
 pub mod cluster;
@@ -22,6 +24,7 @@ pub mod glue;
 pub mod hammer;
 pub mod late;
 pub mod lifts;
+pub mod lin;
 pub mod once;
 pub mod record;
 pub mod scaling;
