@@ -15,10 +15,12 @@
 //! [`once`] asks three such nodes for the same thing at the same moment, and counts at the upstream how often it
 //! was computed.
 //!
-//! [`lin`] judges histories of calls on a database.
+//! [`db`] has clients write to databases, under the same faults and some of its own, and [`lin`] judges the histories of
+//! their calls.
 
 pub mod check;
 pub mod cluster;
+pub mod db;
 pub mod events;
 pub mod glue;
 pub mod hammer;

@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn transfers_explain_the_balances_at_each_index() {
         assert_eq!(check(&groups()), Ok(2));
-        assert_eq!(check_balances(&FeedRows::replay(&groups()), 21).is_err(), true);
+        assert!(check_balances(&FeedRows::replay(&groups()), 21).is_err());
     }
 
     #[test]

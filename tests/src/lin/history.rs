@@ -91,7 +91,7 @@ pub struct ClientRead {
     pub rows: Vec<Row>,
     /// The index that the answer names.
     pub index: u64,
-    /// What the client asked for.
+    /// How fresh the client asked it to be.
     pub level: ReadLevel,
 }
 

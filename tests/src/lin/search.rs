@@ -24,11 +24,11 @@ pub struct RegisterCall {
     pub client: u32,
     /// When. A read has an end.
     pub span: CallSpan,
-    /// What it did, if it took effect.
+    /// Its effect, if it took effect.
     pub step: RegisterStep,
 }
 
-/// What a call did.
+/// The effect of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegisterStep {
     /// It found this value; `None` before the first write.

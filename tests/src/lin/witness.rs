@@ -1,5 +1,5 @@
-//! The check with a witness: the feed of the database says what was written at each index and in which order, and
-//! every answer must agree with it.
+//! The check with a witness: the feed of the database has every write with its index and in its order, and every answer
+//! must agree with it.
 //!
 //! Writes add a row to a history table, because writes of one group share an index and a changeset keeps only the
 //! final values of a row.
@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::feed::FeedRows;
 use super::history::{CallAction, ClientCall, ClientRead, ReadLevel, Row, RowCell, ToldOutcome};
 
-/// What a history is held to, besides its answers.
+/// The names and bounds that a history is checked by.
 #[derive(Clone, Copy, Debug)]
 pub struct WitnessRules {
     /// The name of the history table. Its columns are an id, the stamp of the write, and the note of the write.
