@@ -1,4 +1,4 @@
-//! Benchmarks: `cargo xtask bench engines`, `cargo xtask bench cluster`, `cargo xtask bench lifts`, `cargo xtask
+//! Benchmarks: `cargo xtask bench engines`, `cargo xtask bench cluster`, `cargo xtask bench db`, `cargo xtask bench lifts`, `cargo xtask
 //! bench events`, `cargo xtask bench once`, `cargo xtask bench overload`, `cargo xtask bench glue`, `cargo xtask bench
 //! scaling`.
 //!
@@ -7,6 +7,7 @@
 //! figures are times, which stand beside the time to live of a lease.
 
 mod cluster;
+mod db;
 mod engines;
 mod events;
 mod glue;
@@ -16,6 +17,7 @@ mod once;
 mod overload;
 mod report;
 mod scaling;
+mod wrk;
 
 use std::net::SocketAddr;
 
@@ -65,6 +67,12 @@ enum Command {
         #[arg(long)]
         only: Option<glue::Part>,
     },
+    /// Databases beside PostgreSQL, sqld and rqlite.
+    Db {
+        /// One part alone; its figures are not kept.
+        #[arg(long)]
+        only: Option<db::Part>,
+    },
     /// A node that is sent bodies which cost much more to take than to send.
     Overload,
     /// How `consort up` follows a load that steps up and down.
@@ -112,6 +120,10 @@ async fn main() -> Result<()> {
         Command::Cluster => {
             let rounds = if quick { Rounds::QUICK } else { Rounds::FULL };
             show(&cluster::run(rounds).await?, !quick)
+        }
+        Command::Db { only } => {
+            let pace = if quick { db::Pace::QUICK } else { db::Pace::FULL };
+            show(&db::run(pace, only).await?, !quick && only.is_none())
         }
         Command::Lifts { only } => {
             let pace = if quick { lifts::Pace::QUICK } else { lifts::Pace::FULL };

@@ -15,6 +15,9 @@
 //! [`once`] asks three such nodes for the same thing at the same moment, and counts at the upstream how often it
 //! was computed.
 //!
+//! [`rideshare`] runs the example application on a node, makes every call of its contract, and writes while the
+//! database's workers crash.
+//!
 //! [`db`] has clients write to databases, under the same faults and some of its own, and [`lin`] judges the histories of
 //! their calls.
 
@@ -29,6 +32,7 @@ pub mod lifts;
 pub mod lin;
 pub mod once;
 pub mod record;
+pub mod rideshare;
 pub mod scaling;
 pub mod seed;
 pub mod tally;

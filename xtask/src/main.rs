@@ -72,6 +72,11 @@ fn main() -> Result<()> {
                 "lifts" => install::load()?,
                 "events" => install::peers()?,
                 "glue" => install::database()?,
+                "db" => {
+                    install::load()?;
+                    install::peers()?;
+                    install::database()?;
+                }
                 "once" => {
                     install::load()?;
                     install::caches()?;

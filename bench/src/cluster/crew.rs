@@ -178,7 +178,7 @@ impl Crew {
         let ids = self.nodes.iter().map(|crewman| crewman.id.as_str()).chain(joins);
         let candidate = |id: &str| Candidate { id: id.into(), draining: false };
         let candidates: Vec<Candidate> = ids.map(candidate).collect();
-        let wanted: Owners = owners(&candidates, &self.roles, &BTreeSet::new());
+        let wanted: Owners = owners(&candidates, &self.roles, &BTreeSet::new(), &BTreeSet::new());
         self.board.want(wanted);
     }
 }

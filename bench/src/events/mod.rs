@@ -6,7 +6,7 @@ mod datagrams;
 mod lines;
 mod ours;
 mod parse;
-mod peers;
+pub(crate) mod peers;
 mod statsd;
 mod usual;
 

@@ -13,13 +13,13 @@ use super::lines::Lines;
 /// Many times what anything should take.
 pub(super) const WITHIN: Duration = Duration::from_secs(300);
 
-pub(super) fn folder(name: &str) -> Result<PathBuf> {
+pub(crate) fn folder(name: &str) -> Result<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/bench-peers").join(name);
     fs::create_dir_all(&folder)?;
     Ok(folder)
 }
 
-pub(super) fn done(command: &mut Command) -> Result<()> {
+pub(crate) fn done(command: &mut Command) -> Result<()> {
     let status = command.stdout(Stdio::null()).status();
     let status = status.with_context(|| format!("{command:?}"))?;
     ensure!(status.success(), "{command:?} ended with {status}");

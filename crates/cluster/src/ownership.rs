@@ -3,6 +3,10 @@
 //! Rendezvous hashing — each role ranks all nodes, and takes the first — with a bound on the roles of one
 //! kind that a node may have: a role whose first choice is full takes its next. Roles choose in a fixed
 //! order, so the answer depends on nothing but who is there.
+//!
+//! Roles of kinds that are kept apart are placed by other rules: see [`apart`].
+
+mod apart;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,13 +44,15 @@ pub struct Candidate {
     pub draining: bool,
 }
 
-/// The owner of each role; empty if there is no node to own anything.
+/// The owner of each role; empty if there is no node to own anything. Groups of the `apart` kinds are spread
+/// over the nodes, without a bound on the kind; all other kinds have one.
 ///
 /// A refusal keeps a role from a node, unless every node refused it. Roles that others refused may take
 /// a node beyond the bound, but only when no other node would have them.
 pub fn owners(
     nodes: &[Candidate],
     roles: &[Role],
+    apart: &BTreeSet<&str>,
     refused: &BTreeSet<(Role, String)>,
 ) -> BTreeMap<Role, String> {
     let ids: BTreeSet<&str> =
@@ -60,8 +66,11 @@ pub fn owners(
     for role in roles {
         kinds.entry(role.kind()).or_default().insert(role);
     }
-    for roles in kinds.into_values() {
-        share_out(&ids, roles, refused, &mut owners);
+    for (kind, roles) in kinds {
+        match apart.contains(kind) {
+            true => apart::share_out(&ids, roles, refused, &mut owners),
+            false => share_out(&ids, roles, refused, &mut owners),
+        }
     }
     owners
 }
@@ -98,17 +107,22 @@ fn choose(
     counts: &[usize],
     bound: usize,
 ) -> usize {
-    let refuses = |id: &str| !refused.is_empty() && refused.contains(&(role.clone(), id.into()));
-    let mut willing: Vec<usize> = (0..ids.len()).filter(|&at| !refuses(ids[at])).collect();
-    if willing.is_empty() {
-        willing = (0..ids.len()).collect();
-    }
     // Those with room by their rank; if there is no room, the one that has least.
     let rank = |&at: &usize| {
         let crowd = if counts[at] < bound { 0 } else { counts[at] + 1 };
         (std::cmp::Reverse(crowd), score(ids[at], role), ids[at])
     };
-    willing.into_iter().max_by_key(rank).unwrap_or(0)
+    willing(ids, role, refused).into_iter().max_by_key(rank).unwrap_or(0)
+}
+
+/// The nodes that did not refuse `role`, as places in `ids`; all nodes if every one refused it.
+fn willing(ids: &[&str], role: &Role, refused: &BTreeSet<(Role, String)>) -> Vec<usize> {
+    let refuses = |id: &str| !refused.is_empty() && refused.contains(&(role.clone(), id.into()));
+    let willing: Vec<usize> = (0..ids.len()).filter(|&at| !refuses(ids[at])).collect();
+    match willing.is_empty() {
+        true => (0..ids.len()).collect(),
+        false => willing,
+    }
 }
 
 /// How much `role` wants to be on node `id`.

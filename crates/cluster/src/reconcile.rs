@@ -46,13 +46,15 @@ pub struct Steps {
     pub look_again_at: Option<Timestamp>,
 }
 
-/// Decides for the process `me`, which holds `held`, with `roles` all roles there are.
+/// Decides for the process `me`, which holds `held`, with `roles` all roles there are, and `apart` the kinds of
+/// them whose groups are kept apart.
 ///
 /// A node that is not among the live ones itself does nothing: its next heartbeat puts that right.
 pub fn reconcile(
     roster: &Roster,
     me: &Holder,
     roles: &[Role],
+    apart: &BTreeSet<&str>,
     held: &BTreeMap<Role, Held>,
 ) -> Steps {
     let mut steps = Steps { look_again_at: roster.next_lapse(me), ..Steps::default() };
@@ -60,7 +62,7 @@ pub fn reconcile(
         return steps;
     };
     let leaving = roster.is_draining(own);
-    let owners = owners(&roster.candidates(), roles, &roster.refused());
+    let owners = owners(&roster.candidates(), roles, apart, &roster.refused());
     let mine = |role: &Role| owners.get(role) == Some(&me.id);
 
     for (role, holding) in held {

@@ -14,6 +14,13 @@ pub trait Part: Send + Sync + fmt::Debug {
     /// The roles that are to be owned by somebody, the same on every node.
     fn roles(&self) -> Vec<Role>;
 
+    /// The kinds among its roles that are kept apart, the same on every node. Roles of such a kind whose names
+    /// are equal up to the last `/` form a group, and the number behind it is the place in the group. A group
+    /// is spread over the nodes: while two nodes live, its first two roles are on different ones.
+    fn apart_kinds(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Does the work of one role until the tenure is to end. The future may be dropped at any await: the
     /// node then lost the lease, or is about to.
     fn work(&self, tenure: Tenure) -> BoxFuture<'static, Ended>;

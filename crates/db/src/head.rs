@@ -4,7 +4,7 @@
 //! next head expects the very bytes of the present one, so a head that another worker has replaced
 //! fences off everything that was made from it (C4, H2).
 
-mod format;
+pub(crate) mod format;
 mod sight;
 
 use consort_kernel::Digest;
@@ -14,6 +14,8 @@ use crate::position::DbPosition;
 
 pub use sight::{HeadSight, LastSeen};
 
+/// The era of a database that was never restored. It alone begins empty.
+pub const FIRST_ERA: u64 = 1;
 /// Longest reason that a stopped head carries, in bytes; a longer one is cut.
 pub const STOP_REASON_BYTES: usize = 1024;
 
@@ -132,7 +134,7 @@ impl DbHead {
     pub fn created(database: u128, origin: u64, sqlite: u32) -> Self {
         let base =
             EraBase { origin, chain: SchemaChain::START, content: ContentHash::EMPTY, sqlite };
-        DbHead::beginning(database, 1, 0, base)
+        DbHead::beginning(database, FIRST_ERA, 0, base)
     }
 
     /// Where the history ends.

@@ -42,7 +42,8 @@ impl FileState {
     /// Reads the state; `None` if the file is new.
     pub fn read(connection: &Connection) -> rusqlite::Result<Option<Self>> {
         let sql = "SELECT era, idx, digest, chain, content FROM _consort_local WHERE id = 1";
-        let state = connection.query_row(sql, [], |row| {
+        let mut statement = connection.prepare_cached(sql)?;
+        let state = statement.query_row([], |row| {
             let digest: Option<[u8; Digest::LENGTH]> = row.get(2)?;
             Ok(FileState {
                 era: row.get::<_, i64>(0)? as u64,

@@ -108,7 +108,8 @@ fn h17_a_statement_that_runs_for_ever_is_ended_and_costs_the_others_nothing() {
 fn h22_a_repeat_under_a_key_takes_effect_once_also_at_the_next_leader() {
     let mut bed = bed_with_table();
     let first = keyed("k", 1, &["UPDATE t SET b = b + 1 WHERE a = 1 RETURNING b"]);
-    let results = results(bed.run(first.clone()).unwrap());
+    let mut results = results(bed.run(first.clone()).unwrap());
+    assert_eq!(results[0].types[0].take().as_deref(), Some("INT"));
     let known = JobAnswer::Known { index: 3, results: Some(results) };
     assert_eq!(bed.run(first.clone()), Ok(known.clone()));
     bed.promote();

@@ -3,35 +3,45 @@
 mod bed;
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
 
 use bed::{Bed, job};
 use bytes::Bytes;
 use consort_db::follow::Follower;
+use consort_db::local::FileState;
 use consort_db::snapshot::chunks::ChunkName;
-use consort_db::snapshot::load::{LoadError, load};
-use consort_db::snapshot::make::{MakeError, copy_file, cut};
+use consort_db::snapshot::load::{LoadError, SnapshotFile};
+use consort_db::snapshot::make::{MakeError, copy_file, describe, read_chunk};
 use consort_db::snapshot::manifest::Manifest;
 use consort_db::sqlite::connect::open_reader;
 
 type Chunks = BTreeMap<ChunkName, Bytes>;
 
+/// Makes a snapshot, and tells how many chunks were not stored before.
 fn snapshot(bed: &Bed, name: &str, chunks: &mut Chunks) -> (Manifest, usize) {
     let source = open_reader(&bed.folder.path().join("two")).unwrap();
     let copy = bed.folder.path().join(name);
     let state = copy_file(&source, &copy).unwrap();
-    let stored: Vec<ChunkName> = chunks.keys().copied().collect();
-    let mut written = 0;
-    let manifest = cut::<MakeError>(
-        &copy,
-        &state,
-        |name| stored.contains(&name),
-        |name, chunk| {
-            written += 1;
-            chunks.insert(name, chunk);
-            Ok(())
-        },
-    );
-    (manifest.unwrap(), written)
+    let manifest = describe(&copy, &state).unwrap();
+    let before = chunks.len();
+    let mut file = File::open(&copy).unwrap();
+    for (number, name) in (0..).zip(&manifest.chunks) {
+        chunks.insert(*name, read_chunk(&mut file, number, *name).unwrap());
+    }
+    (manifest, chunks.len() - before)
+}
+
+fn load(
+    manifest: &Manifest,
+    path: &Path,
+    fetch: impl Fn(ChunkName) -> Option<Bytes>,
+) -> Result<FileState, LoadError> {
+    let mut file = SnapshotFile::create(path)?;
+    for name in &manifest.chunks {
+        file.push(*name, fetch(*name).as_deref())?;
+    }
+    file.finish(manifest)
 }
 
 fn filled() -> Bed {
@@ -86,6 +96,17 @@ fn h13_a_missing_chunk_and_one_of_another_snapshot_are_found() {
     let fetch = |name: ChunkName| chunks.get(&name).cloned();
     assert!(matches!(load(&other, &path("3"), fetch), Err(LoadError::OtherState)));
     let content = consort_db::hash::ContentHash(1);
-    let other = Manifest { content, ..manifest };
+    let other = Manifest { content, ..manifest.clone() };
     assert!(matches!(load(&other, &path("4"), fetch), Err(LoadError::OtherContents { .. })));
+    let shorter = Manifest { file_bytes: manifest.file_bytes - 1, ..manifest };
+    assert!(matches!(load(&shorter, &path("5"), fetch), Err(LoadError::Size { .. })));
+}
+
+#[test]
+fn a_copy_that_changes_while_its_chunks_are_read_is_refused() {
+    let bed = filled();
+    let (manifest, _) = snapshot(&bed, "copy", &mut Chunks::new());
+    let mut other = File::open(bed.folder.path().join("leader")).unwrap();
+    let changed = read_chunk(&mut other, 1, manifest.chunks[0]);
+    assert!(matches!(changed, Err(MakeError::Changed(_))), "{changed:?}");
 }

@@ -2,6 +2,7 @@
 
 use consort_kernel::FormatVersion;
 
+use crate::db::HASH_VERSION;
 use crate::ingress::KEYS_VERSION;
 use crate::once::ENVELOPE_VERSION;
 
@@ -16,5 +17,10 @@ pub const FORMATS: &[FormatVersion] = &[
         name: "idempotency key",
         version: KEYS_VERSION as u32,
         holds: "The claim of an idempotency key.",
+    },
+    FormatVersion {
+        name: "hash of a database write",
+        version: HASH_VERSION as u32,
+        holds: "The hash of the statements that an idempotency key was used with.",
     },
 ];

@@ -54,6 +54,11 @@ impl Problem {
         self
     }
 
+    /// A member beside those of every problem.
+    pub fn member(&self, name: &str) -> Option<&Value> {
+        self.members.get(name)
+    }
+
     /// The kind of the problem.
     pub fn kind(&self) -> &'static ProblemKind {
         self.kind

@@ -90,6 +90,51 @@ problems! {
     CURSOR_GONE = "cursor-gone", GONE,
         "The rows behind the cursor are no longer kept.",
         "Read the view or list the documents, then follow the feed from there, or read from the oldest row that is kept.";
+    DB_ANSWER_TOO_LARGE = "db-answer-too-large", UNPROCESSABLE_ENTITY,
+        "The rows of the answer are more than `max_rows`, or larger than `max_answer`.",
+        "Select less of it, in pages with `LIMIT`, or raise the setting in `[db.NAME]`.";
+    DB_CONSTRAINT = "db-constraint", CONFLICT,
+        "A constraint of the schema forbids the change; `code` names its kind.",
+        "Read the present rows and decide again: the same request fails as long as they stay.";
+    DB_ERA = "db-era", CONFLICT,
+        "The position is of an era of the database that a restore has ended.",
+        "Forget the position and read without `Consort-After`: what was written before the restore may be gone.";
+    DB_EXPECTATION = "db-expectation", CONFLICT,
+        "A statement changed another number of rows than its `changes` says, so nothing was changed.",
+        "Read the present rows and decide again.";
+    DB_FULL = "db-full", INSUFFICIENT_STORAGE,
+        "The database has reached `max_size`, or the disk of its leader is full.",
+        "Delete rows, raise `max_size` in `[db.NAME]`, or make room on the disk.";
+    DB_KEY_REUSED = "db-key-reused", UNPROCESSABLE_ENTITY,
+        "The `Idempotency-Key` was used with other statements within the last hour.",
+        "Draw a new key for each write, and keep it for the repeats of that write alone.";
+    DB_NO_WORKER = "db-no-worker", SERVICE_UNAVAILABLE,
+        "No worker of the database could take the request in time.",
+        "Send the request again after `Retry-After`; if it lasts, look at `consort db status`.";
+    DB_NOT_FOUND = "db-not-found", NOT_FOUND,
+        "There is no database or worker of this name.",
+        "Use a name that `GET /db` lists, or declare `[db.NAME]` on all nodes.";
+    DB_REQUEST = "db-request", BAD_REQUEST,
+        "The body is malformed, or SQLite or Consort refuses the SQL.",
+        "Correct the request; `statement` has the number of the statement, from 0.";
+    DB_SCHEMA = "db-schema", UNPROCESSABLE_ENTITY,
+        "The table could not be replicated.",
+        "Change the column that the detail names; it has the corrected line.";
+    DB_STOPPED = "db-stopped", SERVICE_UNAVAILABLE,
+        "The database takes no writes: its store lost entries that were acknowledged.",
+        "Look at `consort db status`, then decide with `consort db resolve`.";
+    DB_TIME_LIMIT = "db-time-limit", UNPROCESSABLE_ENTITY,
+        "The statements ran longer than the settings allow.",
+        "Add an index or do less in one request, or raise the setting in `[db.NAME]`.";
+    DB_TOO_LARGE = "db-too-large", PAYLOAD_TOO_LARGE,
+        "A value, a statement, the changes of one write or a restored file are above their limit.",
+        "Split the request, and keep large values in an object store.";
+    DB_UNKNOWN_OUTCOME = "db-unknown-outcome", SERVICE_UNAVAILABLE,
+        "Whether the write is stored is not known.",
+        "Send it again with the same `Idempotency-Key`; without one, read whether it is there.";
+    DB_WRITER = "db-writer", INTERNAL_SERVER_ERROR,
+        "The request made the writer of the database fail.",
+        "Do not send it again; report it with the lines of the leader's log.";
     DEADLINE = "deadline", GATEWAY_TIMEOUT,
         "The answer was not ready within `wait` of its space; the computation goes on.",
         "Ask again after `Retry-After`, or raise `wait` in `[once.NAME]`.";
@@ -272,7 +317,7 @@ problems! {
         "Use a path that `GET /` lists.";
     NOT_HALTED = "not-halted", CONFLICT,
         "The place is not that of a piece that halts the document.",
-        "Read the document's state again; somebody may have decided already.";
+        "Read the document's state again; another operator may have decided already.";
     NOT_JOINED = "not-joined", SERVICE_UNAVAILABLE,
         "The node has not joined its cluster yet.",
         "Wait until `GET /readyz` answers 200.";

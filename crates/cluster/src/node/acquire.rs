@@ -1,6 +1,6 @@
 //! The look: what the cluster's cells show, what follows from it, and the roles that are taken.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,7 +68,8 @@ impl NodeLoop {
         }
         let parts = self.parts();
         let roles: Vec<Role> = parts.keys().cloned().collect();
-        let steps = reconcile(&roster, &self.me, &roles, &self.holdings.held());
+        let apart = self.apart_kinds();
+        let steps = reconcile(&roster, &self.me, &roles, &apart, &self.holdings.held());
         if let Some(at) = steps.look_again_at {
             self.look_at = self.look_at.min(seen + at.since(roster.now) + LAPSE_SLACK);
         }
@@ -96,6 +97,10 @@ impl NodeLoop {
             }
         }
         parts
+    }
+
+    fn apart_kinds(&self) -> BTreeSet<&'static str> {
+        self.options.parts.iter().flat_map(|part| part.apart_kinds()).copied().collect()
     }
 
     fn tell_unreadable(&mut self, roster: &Roster) {

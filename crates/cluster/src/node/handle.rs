@@ -117,9 +117,14 @@ impl Handle {
 
     /// The cluster as the store shows it now.
     pub async fn status(&self) -> Result<ClusterStatus, Fault> {
-        let roster = Roster::read(&*self.0.store).await?.seen_by(self.0.alone());
+        let roster = self.roster().await?;
         let roles: Vec<Role> = self.0.parts.iter().flat_map(|part| part.roles()).collect();
         Ok(ClusterStatus::of(&roster, &roles))
+    }
+
+    /// Members, leases and reports as the store shows them now.
+    pub async fn roster(&self) -> Result<Roster, Fault> {
+        Ok(Roster::read(&*self.0.store).await?.seen_by(self.0.alone()))
     }
 
     /// How far behind the roles are that this node works on, as far as they know. It is known here at once,

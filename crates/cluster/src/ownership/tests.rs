@@ -1,5 +1,7 @@
 //! What placement promises, over all sorts of clusters.
 
+mod apart;
+
 use super::*;
 use proptest::prelude::*;
 
@@ -19,6 +21,11 @@ fn nobody() -> BTreeSet<(Role, String)> {
     BTreeSet::new()
 }
 
+/// No kind is kept apart.
+fn none() -> BTreeSet<&'static str> {
+    BTreeSet::new()
+}
+
 fn counts(owners: &BTreeMap<Role, String>, kind: &str) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for (role, owner) in owners {
@@ -31,7 +38,8 @@ fn counts(owners: &BTreeMap<Role, String>, kind: &str) -> BTreeMap<String, usize
 
 #[test]
 fn the_owners_are_the_same_on_every_node_and_platform() {
-    let owners = owners(&[node("a"), node("b"), node("c")], &roles("worker", 12), &nobody());
+    let owners =
+        owners(&[node("a"), node("b"), node("c")], &roles("worker", 12), &none(), &nobody());
     let ids: Vec<&str> = roles("worker", 12).iter().map(|role| owners[role].as_str()).collect();
     assert_eq!(ids, ["b", "c", "a", "a", "b", "b", "b", "c", "a", "a", "c", "c"]);
 }
@@ -39,14 +47,14 @@ fn the_owners_are_the_same_on_every_node_and_platform() {
 #[test]
 fn without_a_node_that_stays_nobody_owns_anything() {
     let leaving = Candidate { id: "a".into(), draining: true };
-    assert_eq!(owners(&[], &roles("worker", 3), &nobody()), BTreeMap::new());
-    assert_eq!(owners(&[leaving], &roles("worker", 3), &nobody()), BTreeMap::new());
+    assert_eq!(owners(&[], &roles("worker", 3), &none(), &nobody()), BTreeMap::new());
+    assert_eq!(owners(&[leaving], &roles("worker", 3), &none(), &nobody()), BTreeMap::new());
 }
 
 #[test]
 fn a_node_that_leaves_is_given_nothing() {
     let leaving = Candidate { id: "a".into(), draining: true };
-    let owners = owners(&[leaving, node("b")], &roles("worker", 8), &nobody());
+    let owners = owners(&[leaving, node("b")], &roles("worker", 8), &none(), &nobody());
     assert_eq!(counts(&owners, "worker"), BTreeMap::from([("b".to_string(), 8)]));
 }
 
@@ -54,13 +62,13 @@ fn a_node_that_leaves_is_given_nothing() {
 fn a_role_that_was_given_up_goes_elsewhere_unless_all_gave_it_up() {
     let pair = [node("a"), node("b")];
     let all = roles("worker", 64);
-    let before = owners(&pair, &all, &nobody());
+    let before = owners(&pair, &all, &none(), &nobody());
     for role in &all {
         let (owner, other) = (&before[role], if before[role] == "a" { "b" } else { "a" });
         let refused = BTreeSet::from([(role.clone(), owner.clone())]);
-        assert_eq!(owners(&pair, &all, &refused)[role], other, "{role}");
+        assert_eq!(owners(&pair, &all, &none(), &refused)[role], other, "{role}");
         let refused = BTreeSet::from([(role.clone(), "a".into()), (role.clone(), "b".into())]);
-        assert_eq!(owners(&pair, &all, &refused), before);
+        assert_eq!(owners(&pair, &all, &none(), &refused), before);
     }
 }
 
@@ -68,7 +76,7 @@ fn a_role_that_was_given_up_goes_elsewhere_unless_all_gave_it_up() {
 fn refusals_count_for_more_than_the_bound() {
     let all = roles("worker", 64);
     let refused = all.iter().map(|role| (role.clone(), "a".to_string())).collect();
-    let owners = owners(&[node("a"), node("b")], &all, &refused);
+    let owners = owners(&[node("a"), node("b")], &all, &none(), &refused);
     assert_eq!(counts(&owners, "worker"), BTreeMap::from([("b".to_string(), 64)]));
 }
 
@@ -81,8 +89,9 @@ fn shares(count: usize) -> [f64; 4] {
     for salt in 0..CLUSTERS {
         let after = nodes(count + 1, salt);
         let (old, new) = after.split_at(count);
-        let (small, large) = (owners(old, &all, &nobody()), owners(&after, &all, &nobody()));
-        let rest = owners(&after[1..], &all, &nobody());
+        let (small, large) =
+            (owners(old, &all, &none(), &nobody()), owners(&after, &all, &none(), &nobody()));
+        let rest = owners(&after[1..], &all, &none(), &nobody());
         for role in &all {
             moved[0] += usize::from(small[role] != large[role]);
             moved[1] += usize::from(small[role] != large[role] && large[role] != new[0].id);
@@ -134,7 +143,7 @@ fn work() -> impl Strategy<Value = Vec<Role>> {
 proptest! {
     #[test]
     fn every_role_has_one_owner_and_no_node_has_too_many(nodes in cluster(), roles in work()) {
-        let owners = owners(&nodes, &roles, &nobody());
+        let owners = owners(&nodes, &roles, &none(), &nobody());
         let staying: BTreeSet<&String> =
             nodes.iter().filter(|n| !n.draining).map(|n| &n.id).collect();
         if staying.is_empty() {
@@ -158,12 +167,12 @@ proptest! {
         roles in work(),
         turn in any::<prop::sample::Index>(),
     ) {
-        let before = owners(&nodes, &roles, &nobody());
+        let before = owners(&nodes, &roles, &none(), &nobody());
         let (mut other_nodes, mut other_roles) = (nodes.clone(), roles.clone());
         other_nodes.rotate_left(turn.index(nodes.len()));
         other_roles.reverse();
         other_roles.extend(roles);
-        prop_assert_eq!(owners(&other_nodes, &other_roles, &nobody()), before);
+        prop_assert_eq!(owners(&other_nodes, &other_roles, &none(), &nobody()), before);
     }
 
     #[test]
@@ -178,7 +187,7 @@ proptest! {
                 refused.insert((role.get(&roles).clone(), node.get(&nodes).id.clone()));
             }
         }
-        let owners = owners(&nodes, &roles, &refused);
+        let owners = owners(&nodes, &roles, &none(), &refused);
         let staying: Vec<&Candidate> = nodes.iter().filter(|node| !node.draining).collect();
         prop_assert_eq!(owners.len(), if staying.is_empty() { 0 } else { roles.len() });
         for (role, owner) in &owners {

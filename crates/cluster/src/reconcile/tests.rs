@@ -54,7 +54,9 @@ impl Scene {
         let mut scene = Scene::alone().with(&other());
         let name = (0..100).map(|n| n.to_string()).find(|name| {
             let roles = [role(name)];
-            owners(&scene.roster.candidates(), &roles, &BTreeSet::new())[&roles[0]] == wanted.id
+            owners(&scene.roster.candidates(), &roles, &BTreeSet::new(), &BTreeSet::new())
+                [&roles[0]]
+                == wanted.id
         });
         scene.roles = vec![role(&name.unwrap())];
         scene
@@ -100,7 +102,7 @@ impl Scene {
     }
 
     fn steps(&self) -> Steps {
-        reconcile(&self.roster, &me(), &self.roles, &self.held)
+        reconcile(&self.roster, &me(), &self.roles, &BTreeSet::new(), &self.held)
     }
 
     /// The one step there is, in a word.
@@ -182,7 +184,7 @@ fn a_node_that_is_not_seen_alive_does_nothing() {
 #[test]
 fn a_role_that_its_part_no_longer_brings_is_ended() {
     let scene = Scene::alone().leased(lease(&me(), 3)).held(running(3));
-    let steps = reconcile(&scene.roster, &me(), &[], &scene.held);
+    let steps = reconcile(&scene.roster, &me(), &[], &BTreeSet::new(), &scene.held);
     assert_eq!(steps.end, scene.roles);
 }
 

@@ -2,6 +2,7 @@
 //! nodes join, leave and die, and when the store does not answer.
 
 mod agreement;
+mod apart;
 mod appends;
 mod busy;
 mod faults;

@@ -117,6 +117,9 @@ impl Drop for Presence {
     }
 }
 
+/// The kind of roles whose groups are kept apart.
+pub(crate) const REPLICA: &str = "replica";
+
 /// A part whose work is recorded.
 #[derive(Debug)]
 pub(crate) struct Player {
@@ -128,6 +131,10 @@ pub(crate) struct Player {
 impl Part for Player {
     fn roles(&self) -> Vec<Role> {
         self.roles.lock().clone()
+    }
+
+    fn apart_kinds(&self) -> &'static [&'static str] {
+        &[REPLICA]
     }
 
     fn work(&self, mut tenure: Tenure) -> BoxFuture<'static, Ended> {

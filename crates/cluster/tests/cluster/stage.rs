@@ -16,7 +16,7 @@ use consort_kernel::memory::MemoryStore;
 use consort_kernel::{Clock, Commit, Operation, SeededEntropy, Shard, Store, Timestamp, Value};
 use parking_lot::Mutex;
 
-use crate::player::{Player, Record};
+use crate::player::{Player, REPLICA, Record};
 use crate::unsound::UnsoundStore;
 
 pub(crate) const TTL: Duration = Duration::from_secs(3);
@@ -154,7 +154,7 @@ impl Stage {
     pub(crate) fn meant(&self, ids: &[&str]) -> BTreeMap<Role, String> {
         let node = |id: &&str| Candidate { id: id.to_string(), draining: false };
         let nodes: Vec<Candidate> = ids.iter().map(node).collect();
-        owners(&nodes, &self.roles.lock(), &Default::default())
+        owners(&nodes, &self.roles.lock(), &[REPLICA].into(), &Default::default())
     }
 
     /// Waits until just these nodes share the work as they should, the store says the same, and all of

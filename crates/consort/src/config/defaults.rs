@@ -23,7 +23,8 @@ const EXAMPLES: &str = "
 
 # Streams of events, the views that are kept of them, and more: this file declares them, each by a table with
 # its name. Take away the '#' and the blank at the beginning of each line below for examples. Their settings
-# have their defaults, where they have one. A line with a second '#' can stand instead of one above it.
+# have their defaults, where they have one. A line with a second '#' can stand instead of one above it, or names a
+# folder of yours.
 ";
 
 /// A config file with every setting: those with a default set to it, the others commented out. Examples of the

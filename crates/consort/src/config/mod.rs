@@ -5,11 +5,12 @@
 //! `consort config --defaults` and the [`reference()`] come from the specs. All problems of all sources are
 //! collected, each with its place; none of them ever repeats a secret.
 //!
-//! Streams, views, sinks and spaces of once have names of the user's choice, so the file alone declares them:
-//! [`document`] finds them, and the parts read them.
+//! Streams, views, sinks, collections, tenants, databases and spaces of once have names of the user's choice, so the
+//! file alone declares them: [`document`] finds them, and the parts read them.
 
 pub(crate) mod catalog;
 mod checks;
+pub(crate) mod db;
 pub(crate) mod declared;
 mod defaults;
 mod document;
@@ -38,6 +39,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+pub use db::DbConfig;
 pub use defaults::commented_defaults;
 pub use feeds::FeedsConfig;
 pub use glue::{CollectionSettings, GlueConfig, PieceQueue, TenantSettings};
@@ -152,7 +154,7 @@ pub(crate) struct Given {
 }
 
 impl Config {
-    /// Lays all sources over the defaults. Reads the file named by `tokens_file`, and no other.
+    /// Lays all sources over the defaults. Reads the files that `tokens_file` and `schema` name, and no others.
     pub fn resolve(sources: &Sources) -> Result<Config, Problems> {
         Config::resolve_with(sources, &configs())
     }

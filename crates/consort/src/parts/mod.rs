@@ -3,6 +3,7 @@
 //! A part declares what it brings: its feeds, its roles and their work, its routes and metrics, its sources besides
 //! HTTP, and how it stops. `node.rs` loops over the list and knows none of them.
 
+mod db;
 mod feeds;
 mod glue;
 #[cfg(test)]
@@ -36,6 +37,7 @@ pub fn standard() -> Vec<Arc<dyn Part>> {
         Arc::new(feeds::Feeds),
         Arc::new(glue::Glue),
         Arc::new(once::Once),
+        Arc::new(db::Db),
         #[cfg(test)]
         Arc::new(guestbook::Guestbook),
     ]
@@ -132,6 +134,11 @@ pub enum StopPhase {
 pub trait Running: Send + Sync + fmt::Debug {
     /// The node has joined its cluster: sources begin to read.
     fn joined(&mut self) {}
+
+    /// Waits until the part can do its work. The future may be dropped at any time.
+    fn ready(&self) -> BoxFuture<'_, ()> {
+        async {}.boxed()
+    }
 
     /// One phase of the node's stop. The future may be dropped if the engine fails meanwhile.
     fn stop(&mut self, _phase: StopPhase) -> BoxFuture<'_, ()> {

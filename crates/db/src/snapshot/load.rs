@@ -2,9 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
-
-use bytes::Bytes;
+use std::path::{Path, PathBuf};
 
 use super::chunks::{ChunkError, ChunkName, unpack};
 use super::manifest::Manifest;
@@ -49,35 +47,47 @@ pub enum LoadError {
     Sqlite(#[from] rusqlite::Error),
 }
 
-/// Writes the snapshot to `path`, which must not exist, and verifies all of it. `fetch` gets stored chunks.
-pub fn load(
-    manifest: &Manifest,
-    path: &Path,
-    mut fetch: impl FnMut(ChunkName) -> Option<Bytes>,
-) -> Result<FileState, LoadError> {
-    let mut file = File::create_new(path)?;
-    let mut found = 0;
-    for name in &manifest.chunks {
-        let stored = fetch(*name).ok_or(LoadError::Missing(*name))?;
-        let contents = unpack(*name, &stored)?;
-        found += contents.len() as u64;
-        file.write_all(&contents)?;
+/// A file that is made from the chunks of one snapshot, in their order. If it is dropped before it is finished,
+/// its file is not to be used.
+#[derive(Debug)]
+pub struct SnapshotFile {
+    file: File,
+    path: PathBuf,
+    bytes: u64,
+}
+
+impl SnapshotFile {
+    /// Begins the file at `path`, where none may be.
+    pub fn create(path: &Path) -> Result<Self, LoadError> {
+        Ok(SnapshotFile { file: File::create_new(path)?, path: path.to_owned(), bytes: 0 })
     }
-    drop(file);
-    if found != manifest.file_bytes {
-        return Err(LoadError::Size { expected: manifest.file_bytes, found });
+
+    /// Adds the next chunk, as it is stored; `None` if the store does not have it.
+    pub fn push(&mut self, name: ChunkName, stored: Option<&[u8]>) -> Result<(), LoadError> {
+        let contents = unpack(name, stored.ok_or(LoadError::Missing(name))?)?;
+        self.bytes += contents.len() as u64;
+        Ok(self.file.write_all(&contents)?)
     }
-    let connection = open_apply(path)?;
-    let state = FileState::read(&connection)?.ok_or(LoadError::OtherState)?;
-    let is_same = state.position() == manifest.position()
-        && state.digest == manifest.digest
-        && state.chain == manifest.chain;
-    if !is_same {
-        return Err(LoadError::OtherState);
-    }
-    let found = content_hash(&connection)?;
-    match found == manifest.content && found == state.content {
-        true => Ok(state),
-        false => Err(LoadError::OtherContents { expected: manifest.content, found }),
+
+    /// Verifies all of the file, once it has every chunk of `manifest`.
+    pub fn finish(self, manifest: &Manifest) -> Result<FileState, LoadError> {
+        drop(self.file);
+        let (expected, found) = (manifest.file_bytes, self.bytes);
+        if found != expected {
+            return Err(LoadError::Size { expected, found });
+        }
+        let connection = open_apply(&self.path)?;
+        let state = FileState::read(&connection)?.ok_or(LoadError::OtherState)?;
+        let is_same = state.position() == manifest.position()
+            && state.digest == manifest.digest
+            && state.chain == manifest.chain;
+        if !is_same {
+            return Err(LoadError::OtherState);
+        }
+        let found = content_hash(&connection)?;
+        match found == manifest.content && found == state.content {
+            true => Ok(state),
+            false => Err(LoadError::OtherContents { expected: manifest.content, found }),
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Makes a snapshot of a worker's file: a copy as of one index, cut into chunks.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::time::Duration;
 
@@ -28,6 +28,9 @@ pub enum MakeError {
     /// The file does not say how far it is.
     #[error("the file has no index yet")]
     Empty,
+    /// The copy was written to while its chunks were read.
+    #[error("chunk {0} of the copy has changed")]
+    Changed(ChunkName),
 }
 
 /// Copies the file that `source` reads to `copy`, within one read transaction.
@@ -41,21 +44,20 @@ pub fn copy_file(source: &Connection, copy: &Path) -> Result<FileState, MakeErro
 fn copy_within(source: &Connection, copy: &Path) -> Result<FileState, MakeError> {
     // The first read fixes the state that the transaction sees, and the copy is of that state.
     let state = FileState::read(source)?.ok_or(MakeError::Empty)?;
-    let mut target = Connection::open(copy)?;
-    Backup::new(source, &mut target)?.run_to_completion(STEP_PAGES, Duration::ZERO, None)?;
-    target.pragma_update_and_check(None, "journal_mode", "DELETE", |_| Ok(()))?;
+    copy_pages(source, copy)?;
     Ok(state)
 }
 
-/// Cuts a copy into chunks and hands each to `put`, unless `has` says that it is stored already. The manifest
-/// is to be stored after all of them (H13).
-pub fn cut<E: From<MakeError>>(
-    copy: &Path,
-    state: &FileState,
-    has: impl Fn(ChunkName) -> bool,
-    mut put: impl FnMut(ChunkName, Bytes) -> Result<(), E>,
-) -> Result<Manifest, E> {
-    let mut file = File::open(copy).map_err(MakeError::from)?;
+/// Copies the pages of a file to a new one, which is one file without a log beside it.
+pub(crate) fn copy_pages(source: &Connection, copy: &Path) -> rusqlite::Result<()> {
+    let mut target = Connection::open(copy)?;
+    Backup::new(source, &mut target)?.run_to_completion(STEP_PAGES, Duration::ZERO, None)?;
+    target.pragma_update_and_check(None, "journal_mode", "DELETE", |_| Ok(()))
+}
+
+/// Names the chunks of a copy. The manifest is to be stored after all of them (H13).
+pub fn describe(copy: &Path, state: &FileState) -> Result<Manifest, MakeError> {
+    let mut file = File::open(copy)?;
     let mut manifest = Manifest {
         era: state.era,
         index: state.index,
@@ -67,24 +69,33 @@ pub fn cut<E: From<MakeError>>(
         file_bytes: 0,
         chunks: Vec::new(),
     };
-    let mut chunk = Vec::with_capacity(CHUNK_BYTES);
     loop {
-        chunk.clear();
-        let limit = CHUNK_BYTES as u64;
-        let length = (&mut file).take(limit).read_to_end(&mut chunk).map_err(MakeError::from)?;
-        if length == 0 {
+        let chunk = next_chunk(&mut file)?;
+        if chunk.is_empty() {
             return Ok(manifest);
         }
         if manifest.chunks.is_empty() {
             manifest.page_bytes = page_bytes(&chunk);
         }
-        let name = ChunkName::new(&chunk);
-        if !has(name) && !manifest.chunks.contains(&name) {
-            put(name, pack(&chunk))?;
-        }
-        manifest.file_bytes += length as u64;
-        manifest.chunks.push(name);
+        manifest.file_bytes += chunk.len() as u64;
+        manifest.chunks.push(ChunkName::new(&chunk));
     }
+}
+
+/// The bytes to store for chunk `number` of a copy. It must still have the name that it was given.
+pub fn read_chunk(copy: &mut File, number: u64, name: ChunkName) -> Result<Bytes, MakeError> {
+    copy.seek(SeekFrom::Start(number * CHUNK_BYTES as u64))?;
+    let chunk = next_chunk(copy)?;
+    match ChunkName::new(&chunk) == name {
+        true => Ok(pack(&chunk)),
+        false => Err(MakeError::Changed(name)),
+    }
+}
+
+fn next_chunk(file: &mut File) -> io::Result<Vec<u8>> {
+    let mut chunk = Vec::with_capacity(CHUNK_BYTES);
+    file.take(CHUNK_BYTES as u64).read_to_end(&mut chunk)?;
+    Ok(chunk)
 }
 
 /// The page size in the header of a file: bytes 16 and 17, where 1 stands for 65,536.

@@ -11,6 +11,9 @@ const CACHED_STATEMENTS: usize = 128;
 /// Memory for pages of one connection, as SQLite counts it: KiB, negative.
 const CACHE_KIB: i64 = -16 * 1024;
 
+/// Bytes of the WAL file that stay when the WAL is reset. A larger file then shows that it cannot be reset (H29).
+const WAL_KEPT: i64 = 8 * 1024 * 1024;
+
 /// The bounds on one connection, each with its unit in SQLite's manual.
 const LIMITS: [(Limit, i32); 12] = [
     (Limit::SQLITE_LIMIT_LENGTH, 4 * 1024 * 1024),
@@ -29,7 +32,7 @@ const LIMITS: [(Limit, i32); 12] = [
 
 /// The worker's own tables. `_consort_local` says how far the file is and stays on this worker; the other
 /// two travel with the database.
-const OWN_TABLES: &str = "
+pub(crate) const OWN_TABLES: &str = "
     CREATE TABLE IF NOT EXISTS _consort_local (
         id INTEGER PRIMARY KEY CHECK (id = 1), era INTEGER NOT NULL, idx INTEGER NOT NULL,
         digest BLOB, chain BLOB NOT NULL, content BLOB NOT NULL) STRICT;
@@ -90,5 +93,6 @@ fn prepare_file(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     connection.pragma_update(None, "synchronous", "OFF")?;
     connection.pragma_update_and_check(None, "wal_autocheckpoint", 0, |_| Ok(()))?;
+    connection.pragma_update_and_check(None, "journal_size_limit", WAL_KEPT, |_| Ok(()))?;
     connection.execute_batch(OWN_TABLES)
 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use consort_kernel::{Digest, Timestamp};
@@ -10,8 +11,8 @@ use rusqlite::Connection;
 
 use super::job::{JobAnswer, JobError, JobErrorKind, JobLimits, JobOutcome, WriteJob};
 use super::keys;
-use super::schema_job::is_schema_job;
 use super::statement::StatementRunner;
+use super::steps::StepState;
 use crate::entry::{EntryGroup, EntryPart, SetValues, entry_digest};
 use crate::hash::ContentHash;
 use crate::head::GroupEnd;
@@ -36,6 +37,8 @@ pub struct GroupWriter {
     /// `sqlite_sequence`, committed (T4).
     pub(super) sequences: BTreeMap<String, i64>,
     pub(super) open: Option<OpenTransaction>,
+    /// The interactive transaction that has the writer.
+    pub(super) transaction: Option<StepState>,
 }
 
 /// The state that the open transaction leads to.
@@ -55,6 +58,10 @@ pub struct GroupTerms {
     pub time: Timestamp,
     /// The bounds of each job.
     pub limits: JobLimits,
+    /// The group takes no further job after this time.
+    pub group_time: Duration,
+    /// The group takes no further job once its changes take this much memory.
+    pub group_bytes: u64,
 }
 
 /// The end of a run.
@@ -69,7 +76,8 @@ pub enum GroupRun {
 /// A group that waits for the store.
 #[derive(Debug)]
 pub struct OpenGroup {
-    /// One for each job, to be told when the group is settled (H6).
+    /// One for each job that the group has taken, to be told when the group is settled (H6). The jobs behind them
+    /// were not run: they belong to the next group.
     pub outcomes: Vec<JobOutcome>,
     /// The entries to append; empty if the group changes nothing. Then the leader looks at the head before
     /// it answers (H9).
@@ -123,9 +131,10 @@ impl From<SessionError> for RunEnd {
 }
 
 impl GroupWriter {
-    /// Opens the file for writing. `era` counts if the file is new.
-    pub fn open(path: &Path, era: u64) -> Result<Self, WriterError> {
+    /// Opens the file for writing. `era` counts if the file is new. It grows to `max_size` bytes at most.
+    pub fn open(path: &Path, era: u64, max_size: u64) -> Result<Self, WriterError> {
         let mut connection = open_writer(path)?;
+        limit_size(&connection, max_size)?;
         let guard = SqlGuard::install(&mut connection)?;
         let (bounds, memory) = StatementBounds::install(&mut connection)?;
         let file = RecordedConnection::new(connection)?;
@@ -134,7 +143,7 @@ impl GroupWriter {
         guard.hide_rowids(tables_with_hidden_rowid(file.connection())?);
         let sequences = read_sequences(file.connection())?;
         let runner = StatementRunner::new(guard, bounds);
-        Ok(GroupWriter { file, runner, at, sequences, open: None })
+        Ok(GroupWriter { file, runner, at, sequences, open: None, transaction: None })
     }
 
     /// The committed state of the file.
@@ -149,12 +158,14 @@ impl GroupWriter {
 
     /// Runs the jobs in one transaction and leaves it open. A request with DDL runs alone (C7).
     pub fn run(&mut self, jobs: &[WriteJob], terms: &GroupTerms) -> Result<GroupRun, WriterError> {
-        if self.open.is_some() {
+        if self.open.is_some() || self.transaction.is_some() {
             self.roll_back()?;
         }
         match jobs {
-            [only] if is_schema_job(only) => self.run_schema_job(only, terms).map(GroupRun::Open),
-            _ if jobs.iter().any(is_schema_job) => Ok(GroupRun::RunAlone),
+            [only] if only.is_schema_change() => {
+                self.run_schema_job(only, terms).map(GroupRun::Open)
+            }
+            _ if jobs.iter().any(WriteJob::is_schema_change) => Ok(GroupRun::RunAlone),
             _ => self.run_rows(jobs, terms),
         }
     }
@@ -170,6 +181,7 @@ impl GroupWriter {
 
     /// Takes the open group back: the store does not have it.
     pub fn roll_back(&mut self) -> Result<(), WriterError> {
+        self.transaction = None;
         let changes_schema = self.open.take().is_some_and(|open| open.changes_schema);
         if !self.file.connection().is_autocommit() {
             self.file.connection().execute_batch("ROLLBACK")?;
@@ -206,7 +218,13 @@ impl GroupWriter {
         self.file.begin()?;
         self.file.connection().execute_batch("BEGIN IMMEDIATE")?;
         let mut outcomes = Vec::with_capacity(jobs.len());
+        let began = Instant::now();
         for (n, job) in jobs.iter().enumerate() {
+            let is_full =
+                began.elapsed() >= terms.group_time || self.file.memory() > terms.group_bytes;
+            if n > 0 && is_full {
+                break;
+            }
             outcomes.push(match culprits.get(&n) {
                 Some(error) => Err(error.clone()),
                 None => self.run_job(n, job, terms)?,
@@ -244,9 +262,9 @@ impl GroupWriter {
         }
         connection.prepare_cached("SAVEPOINT job")?.execute([])?;
         self.file.forget_last_insert();
-        self.runner.bounds.begin(terms.limits.write_time);
-        let ran = self.run_statements(job, terms);
-        self.runner.bounds.end();
+        self.runner.begin_job(terms.limits.write_time, &terms.limits);
+        let ran = self.run_statements(job);
+        self.runner.end_job();
         let connection = self.file.connection();
         if connection.is_autocommit() {
             // The statement took the whole transaction with it (T11).
@@ -274,12 +292,11 @@ impl GroupWriter {
     fn run_statements(
         &mut self,
         job: &WriteJob,
-        terms: &GroupTerms,
     ) -> Result<Vec<super::job::StatementResult>, JobError> {
         let mut results = Vec::with_capacity(job.statements.len());
         for (n, statement) in job.statements.iter().enumerate() {
             let connection = self.file.connection();
-            let ran = self.runner.run(connection, statement, SqlScope::Rows, &terms.limits);
+            let ran = self.runner.run(connection, statement, SqlScope::Rows);
             let result = ran.map_err(|error| error.at(n))?;
             if connection.is_autocommit() {
                 break;
@@ -295,7 +312,7 @@ impl GroupWriter {
     }
 
     /// A deferred foreign key would pass `RELEASE` and fail `COMMIT`, when the store has the entry (H37).
-    fn check_deferred(&self) -> Result<(), JobError> {
+    pub(super) fn check_deferred(&self) -> Result<(), JobError> {
         match self.file.has_deferred_violations() {
             Ok(false) => Ok(()),
             Ok(true) => Err(JobError {
@@ -387,6 +404,13 @@ pub(super) fn too_large() -> JobError {
         crate::entry::GROUP_BYTES
     );
     JobError::new(JobErrorKind::TooLarge, message)
+}
+
+/// SQLite counts in pages, and refuses a page beyond the limit with `SQLITE_FULL`.
+fn limit_size(connection: &Connection, max_size: u64) -> rusqlite::Result<()> {
+    let page: u32 = connection.query_row("PRAGMA page_size", [], |row| row.get(0))?;
+    let pages = i64::try_from(max_size / u64::from(page.max(1))).unwrap_or(i64::MAX).max(1);
+    connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))
 }
 
 /// `sqlite_sequence`, which exists only with a table that counts.

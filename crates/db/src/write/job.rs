@@ -8,7 +8,7 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 
 use crate::wire::{DbFormatError, FieldReader, FieldWriter};
 
-const ANSWER_VERSION: u8 = 1;
+pub(crate) const ANSWER_VERSION: u8 = 1;
 
 /// A request: statements that take effect together or not at all.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,6 +72,8 @@ pub struct StatementResult {
     pub last_id: Option<i64>,
     /// The columns of its rows.
     pub columns: Vec<String>,
+    /// The declared types of the columns, where they have one. They are not kept for repeats under a key.
+    pub types: Vec<Option<String>>,
     /// Its rows: of a query, or of `RETURNING`.
     pub rows: Vec<Vec<SqlValue>>,
 }
@@ -245,7 +247,8 @@ pub(crate) fn decode_answer(bytes: &[u8]) -> Result<Vec<StatementResult>, DbForm
             columns.iter().map(|_| take_value(&mut from)).collect()
         };
         let rows = (0..rows).map(|_| row()).collect::<Result<_, DbFormatError>>()?;
-        results.push(StatementResult { changes, last_id, columns, rows });
+        let types = vec![None; columns.len()];
+        results.push(StatementResult { changes, last_id, columns, types, rows });
     }
     from.finish()?;
     Ok(results)
@@ -282,6 +285,7 @@ mod tests {
             changes: 2,
             last_id: Some(7),
             columns: vec!["a".into()],
+            types: vec![None],
             rows: vec![
                 vec![SqlValue::Null],
                 vec![SqlValue::Integer(-1)],

@@ -6,25 +6,70 @@
 
 use rusqlite::{Connection, OptionalExtension};
 
+use super::batch::BatchJob;
 use super::group::{GroupTerms, GroupWriter, OpenGroup, WriterError, check_changes, too_large};
 use super::job::{JobAnswer, JobError, JobErrorKind, StatementResult, WriteJob};
 use super::keys;
-use super::text::{is_pragma, is_schema_statement};
+use super::schema_file::{self, AppliedFile, SchemaFile, changed_file};
+use super::text::{foreign_keys_pragma, is_pragma, is_schema_statement};
 use crate::entry::EntryPart;
 use crate::sqlite::authorizer::SqlScope;
 use crate::sqlite::scan::content_hash;
 use crate::sqlite::shape::check_schema;
 
-/// Whether a request changes the schema. The guard refuses a change of the schema in every other request, so a
-/// text that this function does not recognise is refused and never lost.
-pub(crate) fn is_schema_job(job: &WriteJob) -> bool {
-    job.statements.iter().any(|statement| is_schema_statement(&statement.sql))
+impl WriteJob {
+    /// Whether the request changes the schema. The guard refuses a change of the schema in every other request, so
+    /// a text that this function does not recognise is refused and never lost.
+    pub fn is_schema_change(&self) -> bool {
+        self.statements.iter().any(|statement| is_schema_statement(&statement.sql))
+    }
+}
+
+impl BatchJob {
+    /// Whether one of the steps changes the schema, or has the foreign keys off: that is a migration.
+    pub fn is_schema_change(&self) -> bool {
+        let is_schema =
+            |sql: &str| is_schema_statement(sql) || foreign_keys_pragma(sql) == Some(false);
+        self.steps.iter().any(|step| is_schema(&step.statement.sql))
+    }
 }
 
 impl GroupWriter {
+    /// Runs a schema file. One that was applied before changes nothing.
+    pub fn run_schema_file(
+        &mut self,
+        file: &SchemaFile,
+        terms: &GroupTerms,
+    ) -> Result<OpenGroup, WriterError> {
+        self.roll_back()?;
+        match schema_file::applied_hash(self.file.connection(), &file.name)? {
+            Some(hash) if hash == file.hash() => return Ok(unchanged(Ok(JobAnswer::New(vec![])))),
+            Some(_) => return Ok(unchanged(Err(changed_file(&file.name)))),
+            None => {}
+        }
+        match file.job() {
+            Ok(job) => self.run_schema_change(&job, Some(file), terms),
+            Err(error) => Ok(unchanged(Err(error))),
+        }
+    }
+
+    /// The files that were applied, with the one of the open group.
+    pub fn schema_files(&self) -> Result<Vec<AppliedFile>, WriterError> {
+        Ok(schema_file::applied_files(self.file.connection())?)
+    }
+
     pub(super) fn run_schema_job(
         &mut self,
         job: &WriteJob,
+        terms: &GroupTerms,
+    ) -> Result<OpenGroup, WriterError> {
+        self.run_schema_change(job, None, terms)
+    }
+
+    fn run_schema_change(
+        &mut self,
+        job: &WriteJob,
+        file: Option<&SchemaFile>,
         terms: &GroupTerms,
     ) -> Result<OpenGroup, WriterError> {
         if let Some(key) = &job.key {
@@ -37,7 +82,7 @@ impl GroupWriter {
         // Inside a transaction the pragma would do nothing.
         self.file.connection().pragma_update(None, "foreign_keys", false)?;
         self.file.connection().execute_batch("BEGIN IMMEDIATE")?;
-        match self.try_schema_job(job, terms) {
+        match self.try_schema_job(job, file, terms) {
             Ok(group) => Ok(group),
             Err(SchemaEnd::Job(error)) => {
                 self.roll_back()?;
@@ -55,18 +100,24 @@ impl GroupWriter {
     fn try_schema_job(
         &mut self,
         job: &WriteJob,
+        file: Option<&SchemaFile>,
         terms: &GroupTerms,
     ) -> Result<OpenGroup, SchemaEnd> {
         let version_before = user_version(self.file.connection())?;
         self.file.forget_last_insert();
-        self.runner.bounds.begin(terms.limits.ddl_time);
-        let ran = self.run_parts(job, terms);
-        self.runner.bounds.end();
+        self.runner.begin_job(terms.limits.ddl_time, &terms.limits);
+        let ran = self.run_parts(job);
+        self.runner.end_job();
         let (results, mut parts) = ran?;
         if let Some(key) = &job.key {
             self.file.begin()?;
             let index = self.at.index + 1;
             keys::remember(self.file.connection(), key, &results, index, terms.time)?;
+            self.take_rows(&mut parts)?;
+        }
+        if let Some(file) = file {
+            self.file.begin()?;
+            schema_file::note_file(self.file.connection(), file)?;
             self.take_rows(&mut parts)?;
         }
         self.check_result()?;
@@ -86,7 +137,6 @@ impl GroupWriter {
     fn run_parts(
         &mut self,
         job: &WriteJob,
-        terms: &GroupTerms,
     ) -> Result<(Vec<StatementResult>, Vec<EntryPart>), SchemaEnd> {
         let (mut results, mut parts) = (Vec::new(), Vec::new());
         for (n, statement) in job.statements.iter().enumerate() {
@@ -97,7 +147,7 @@ impl GroupWriter {
             }
             let scope = if is_schema { SqlScope::Schema } else { SqlScope::Rows };
             let connection = self.file.connection();
-            let ran = self.runner.run(connection, statement, scope, &terms.limits);
+            let ran = self.runner.run(connection, statement, scope);
             if is_schema {
                 // Cached texts may mean something else now.
                 self.runner.forget(connection);
@@ -115,7 +165,7 @@ impl GroupWriter {
     }
 
     /// Ends the recording and keeps its changes as the next part.
-    fn take_rows(&mut self, parts: &mut Vec<EntryPart>) -> Result<(), SchemaEnd> {
+    pub(super) fn take_rows(&mut self, parts: &mut Vec<EntryPart>) -> Result<(), SchemaEnd> {
         let changeset = self.recorded()?;
         self.file.end();
         if !changeset.is_empty() {
@@ -125,7 +175,7 @@ impl GroupWriter {
     }
 
     /// The rules for tables, and the foreign keys that were off.
-    fn check_result(&self) -> Result<(), SchemaEnd> {
+    pub(super) fn check_result(&self) -> Result<(), SchemaEnd> {
         let connection = self.file.connection();
         if let Err(refusal) = check_schema(connection)? {
             return Err(JobError::new(JobErrorKind::Schema, refusal.to_string()).into());
@@ -152,7 +202,7 @@ impl GroupWriter {
     }
 }
 
-enum SchemaEnd {
+pub(super) enum SchemaEnd {
     Job(JobError),
     Writer(WriterError),
 }
@@ -193,6 +243,6 @@ fn reserved_name(connection: &Connection) -> rusqlite::Result<Option<String>> {
     connection.query_row(sql, [], |row| row.get(0)).optional()
 }
 
-fn user_version(connection: &Connection) -> rusqlite::Result<i64> {
+pub(super) fn user_version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.query_row("PRAGMA user_version", [], |row| row.get(0))
 }

@@ -41,6 +41,13 @@ pub(super) fn has_second_statement(sql: &str) -> bool {
     statements > most
 }
 
+/// Whether the text has no statement at all.
+pub(super) fn is_blank_text(sql: &str) -> bool {
+    let mut words = Words(sql);
+    words.skip();
+    words.0.is_empty()
+}
+
 pub(super) fn is_pragma(sql: &str) -> bool {
     Words(sql).next_word().eq_ignore_ascii_case("PRAGMA")
 }
@@ -67,11 +74,81 @@ pub(super) fn is_schema_statement(sql: &str) -> bool {
 }
 
 fn sets_user_version(mut words: Words<'_>) -> bool {
-    let mut name = words.next_word();
-    if words.take('.') {
-        name = words.next_word();
-    }
+    let name = words.next_name();
     name.eq_ignore_ascii_case("user_version") && (words.take('=') || words.take('('))
+}
+
+/// The value of a `PRAGMA foreign_keys` that sets one.
+pub(crate) fn foreign_keys_pragma(sql: &str) -> Option<bool> {
+    let mut words = Words(sql);
+    let is_pragma = words.next_word().eq_ignore_ascii_case("PRAGMA");
+    if !is_pragma || !words.next_name().eq_ignore_ascii_case("foreign_keys") {
+        return None;
+    }
+    if !words.take('=') && !words.take('(') {
+        return None;
+    }
+    let value = words.next_word().to_ascii_uppercase();
+    Some(matches!(value.as_str(), "1" | "ON" | "TRUE" | "YES"))
+}
+
+/// All words of a text, in upper case; `None` if it has anything else than words, comments and semicolons.
+pub(super) fn only_words(sql: &str) -> Option<Vec<String>> {
+    /// No statement of words alone has as many.
+    const MOST: usize = 8;
+    let (mut rest, mut words) = (Words(sql), Vec::new());
+    while words.len() < MOST {
+        match rest.next_word() {
+            "" => return rest.0.is_empty().then_some(words),
+            word => words.push(word.to_ascii_uppercase()),
+        }
+    }
+    None
+}
+
+/// Whether the text may change something, as far as its words tell: a text that only reads may have one of them as
+/// a name.
+pub(super) fn may_write(sql: &str) -> bool {
+    let mut words = Words(sql);
+    match words.next_word().to_ascii_uppercase().as_str() {
+        "" | "SELECT" | "VALUES" | "EXPLAIN" => false,
+        "WITH" => script_tokens(words.0).any(|(token, _)| is_change(token)),
+        "PRAGMA" => sets_user_version(words),
+        _ => true,
+    }
+}
+
+fn is_change(token: ScriptToken<'_>) -> bool {
+    let ScriptToken::Word(word) = token else { return false };
+    ["INSERT", "UPDATE", "DELETE", "REPLACE"].iter().any(|change| word.eq_ignore_ascii_case(change))
+}
+
+/// A piece of a text of multiple statements.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum ScriptToken<'a> {
+    Word(&'a str),
+    Semicolon,
+    /// A quoted name, a literal or another character.
+    Other,
+}
+
+/// The pieces of a text, each with its end. Blanks and comments are left out.
+pub(super) fn script_tokens(sql: &str) -> impl Iterator<Item = (ScriptToken<'_>, usize)> {
+    let mut rest = Words(sql);
+    std::iter::from_fn(move || {
+        rest.skip_within();
+        let first = rest.0.chars().next()?;
+        let token = match rest.word() {
+            "" if first == ';' => ScriptToken::Semicolon,
+            "" => ScriptToken::Other,
+            word => ScriptToken::Word(word),
+        };
+        match token {
+            ScriptToken::Word(word) => rest.0 = &rest.0[word.len()..],
+            ScriptToken::Semicolon | ScriptToken::Other => rest.skip_one(first),
+        }
+        Some((token, sql.len() - rest.0.len()))
+    })
 }
 
 /// The words at the beginning of a text of SQL, without blanks and comments.
@@ -101,31 +178,49 @@ impl<'a> Words<'a> {
     /// To the next semicolon outside quotes and comments.
     fn skip_to_semicolon(&mut self) {
         while let Some(first) = self.0.chars().next() {
-            let close = match first {
+            match first {
                 ';' => return,
-                '\'' | '"' | '`' => Some(first),
-                '[' => Some(']'),
-                _ => None,
-            };
-            let length = first.len_utf8();
-            match close {
-                Some(close) => {
-                    let inner = &self.0[length..];
-                    self.0 = inner.split_once(close).map_or("", |(_, rest)| rest);
-                }
-                None if self.0.starts_with("--") || self.0.starts_with("/*") => self.skip_comment(),
-                None => self.0 = &self.0[length..],
+                _ if self.0.starts_with("--") || self.0.starts_with("/*") => self.skip_comment(),
+                _ => self.skip_one(first),
             }
         }
     }
 
+    /// The next character, and the quoted text that it begins.
+    fn skip_one(&mut self, first: char) {
+        let close = match first {
+            '\'' | '"' | '`' => Some(first),
+            '[' => Some(']'),
+            _ => None,
+        };
+        let inner = &self.0[first.len_utf8()..];
+        self.0 = match close {
+            Some(close) => inner.split_once(close).map_or("", |(_, rest)| rest),
+            None => inner,
+        };
+    }
+
     fn next_word(&mut self) -> &'a str {
         self.skip();
+        let word = self.word();
+        self.0 = &self.0[word.len()..];
+        word
+    }
+
+    /// The word at the beginning.
+    fn word(&self) -> &'a str {
         let is_inner = |c: char| c.is_alphanumeric() || c == '_';
         let end = self.0.find(|c| !is_inner(c)).unwrap_or(self.0.len());
-        let (word, rest) = self.0.split_at(end);
-        self.0 = rest;
-        word
+        &self.0[..end]
+    }
+
+    /// A name, without that of the file before it.
+    fn next_name(&mut self) -> &'a str {
+        let name = self.next_word();
+        match self.take('.') {
+            true => self.next_word(),
+            false => name,
+        }
     }
 
     fn take(&mut self, wanted: char) -> bool {
@@ -184,6 +279,43 @@ mod tests {
         }
         for sql in rows {
             assert!(!is_schema_statement(sql), "{sql}");
+        }
+    }
+
+    #[test]
+    fn a_text_that_may_write_is_told_by_its_words() {
+        let writes = [
+            "INSERT INTO t VALUES (1)",
+            "WITH x AS (SELECT 1) INSERT INTO t SELECT * FROM x",
+            "CREATE TABLE t (a)",
+            "PRAGMA user_version = 3",
+            "ATTACH 'x' AS y",
+        ];
+        let reads = [
+            "",
+            "SELECT 1",
+            "-- INSERT\nVALUES (1)",
+            "WITH x AS (SELECT 'DELETE') SELECT * FROM x -- UPDATE",
+            "PRAGMA table_info(t)",
+            "PRAGMA foreign_keys = on",
+            "EXPLAIN DELETE FROM t",
+        ];
+        assert!(writes.iter().all(|sql| may_write(sql)));
+        assert!(!reads.iter().any(|sql| may_write(sql)));
+    }
+
+    #[test]
+    fn a_pragma_that_sets_foreign_keys_tells_the_value() {
+        let cases = [
+            ("PRAGMA foreign_keys=off", Some(false)),
+            ("pragma main.foreign_keys = ON;", Some(true)),
+            ("PRAGMA foreign_keys(0)", Some(false)),
+            ("PRAGMA foreign_keys", None),
+            ("PRAGMA foreign_key_list(t)", None),
+            ("SELECT 1", None),
+        ];
+        for (sql, expected) in cases {
+            assert_eq!(foreign_keys_pragma(sql), expected, "{sql}");
         }
     }
 

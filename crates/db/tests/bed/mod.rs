@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use consort_db::follow::{ApplyError, Follower};
 use consort_db::write::group::{GroupRun, GroupTerms, GroupWriter, OpenGroup};
@@ -11,6 +13,9 @@ use consort_db::write::job::{
 };
 use consort_kernel::Timestamp;
 use tempfile::TempDir;
+
+/// Far more than any test writes.
+const MAX_SIZE: u64 = 1 << 40;
 
 pub(crate) struct Bed {
     pub(crate) folder: TempDir,
@@ -24,7 +29,7 @@ pub(crate) struct Bed {
 impl Bed {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let leader = GroupWriter::open(&folder.path().join("leader"), 1).unwrap();
+        let leader = GroupWriter::open(&folder.path().join("leader"), 1, MAX_SIZE).unwrap();
         let follower = |name: &str| Follower::open(&folder.path().join(name), 1).unwrap();
         let followers = vec![follower("one"), follower("two")];
         let limits = JobLimits::default();
@@ -32,7 +37,13 @@ impl Bed {
     }
 
     pub(crate) fn terms(&self) -> GroupTerms {
-        GroupTerms { epoch: 1, time: Timestamp(self.time), limits: self.limits }
+        GroupTerms {
+            epoch: 1,
+            time: Timestamp(self.time),
+            limits: self.limits,
+            group_time: Duration::MAX,
+            group_bytes: u64::MAX,
+        }
     }
 
     /// Runs one group and leaves it open.
@@ -111,7 +122,7 @@ impl Bed {
     pub(crate) fn promote(&mut self) {
         self.follow().unwrap();
         drop(self.followers.remove(0));
-        self.leader = GroupWriter::open(&self.folder.path().join("one"), 1).unwrap();
+        self.leader = GroupWriter::open(&self.folder.path().join("one"), 1, MAX_SIZE).unwrap();
         assert_eq!(self.leader.state().index, self.feed.len() as u64);
     }
 

@@ -97,7 +97,7 @@ impl Cluster {
     }
 
     /// The node, once it has joined.
-    pub(crate) fn node(&self) -> Option<&Handle> {
+    pub fn node(&self) -> Option<&Handle> {
         self.0.handle.get()
     }
 

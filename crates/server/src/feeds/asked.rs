@@ -18,14 +18,14 @@ const LIMIT_MOST: usize = 1_000;
 const WAIT_MOST: u64 = 30;
 
 /// Stands for the cursor behind the newest change.
-pub(super) const NOW: &str = "now";
+pub(crate) const NOW: &str = "now";
 
 /// How a feed is to be read.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Asked {
-    pub(super) after: Option<String>,
-    pub(super) limit: usize,
-    pub(super) wait: Duration,
+pub(crate) struct Asked {
+    pub(crate) after: Option<String>,
+    pub(crate) limit: usize,
+    pub(crate) wait: Duration,
     /// The document, of a feed that has documents.
     id: Option<String>,
     /// None if it was not said.
@@ -33,7 +33,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    pub(super) fn read(query: Option<&str>) -> Result<Asked, Problem> {
+    pub(crate) fn read(query: Option<&str>) -> Result<Asked, Problem> {
         let mut asked =
             Asked { after: None, limit: LIMIT, wait: Duration::ZERO, id: None, send: None };
         for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
@@ -62,6 +62,14 @@ impl Asked {
             }
         }
         Ok(asked)
+    }
+
+    /// Refuses parameters that only feeds of documents take.
+    pub(crate) fn without_subjects(self) -> Result<Asked, Problem> {
+        match (&self.id, self.send) {
+            (None, None) => Ok(self),
+            _ => Err(bad(NoSubjects.to_string())),
+        }
     }
 
     /// The part of the feed that this caller reads. A feed without subjects has no tenants.

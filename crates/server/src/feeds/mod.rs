@@ -1,9 +1,11 @@
 //! Feeds over HTTP: subscriptions to changes, and the changes that sinks refused.
 
-mod answers;
-mod asked;
+pub(crate) mod answers;
+pub(crate) mod asked;
 mod catalog;
-mod events;
+pub(crate) mod events;
+#[cfg(test)]
+mod fixtures;
 mod metrics;
 mod sinks;
 

@@ -52,7 +52,7 @@ fn the_example_declarations_can_be_used_and_show_every_setting() {
     let config = Config::resolve(&file(&text)).unwrap_or_else(|p| panic!("{p}\nin\n{text}"));
     assert_eq!(
         config.counts(),
-        "2 streams, 2 views, 5 sinks, 2 collections, 1 tenant, 1 once space"
+        "2 streams, 2 views, 5 sinks, 2 collections, 1 tenant, 1 once space, 1 database"
     );
     for (spec, setting) in declared_settings() {
         let (given, instead) =
@@ -140,13 +140,20 @@ fn with_value(
     text + &others(shown.name)
 }
 
-/// The example of a setting. A file that it names is one that is there.
+/// The example of a setting. A file or folder that it names is one that is there.
 fn usable(setting: &SettingSpec, folder: &tempfile::TempDir) -> String {
-    if setting.name != "tokens_file" {
-        return setting.example_text();
-    }
-    let path = folder.path().join("tokens");
-    std::fs::write(&path, "a-token-of-sixteen-characters\n").unwrap();
+    let path = match setting.name {
+        "tokens_file" => {
+            let path = folder.path().join("tokens");
+            std::fs::write(&path, "a-token-of-sixteen-characters\n").unwrap();
+            path
+        }
+        "schema" => {
+            std::fs::write(folder.path().join("001.sql"), "CREATE TABLE t (a)").unwrap();
+            folder.path().to_owned()
+        }
+        _ => return setting.example_text(),
+    };
     format!("'{}'", path.display())
 }
 

@@ -1,0 +1,7 @@
+//! Whole nodes with databases in one process, on a store in memory that can be made to fail.
+
+mod bed;
+mod faults;
+mod gaps;
+mod leading;
+mod schema;
