@@ -114,9 +114,9 @@ impl DbTrial {
             stream::history(&scene.nodes.list(), BANK).await,
         ];
         scene.nodes.stop().await;
-        let engine = scene.store.open().await;
-        judge::registers(&records, &feed::read(&engine, REGISTER).await, &told[0]);
-        judge::accounts(&calls, &feed::read(&engine, BANK).await, &told[1]);
+        let store = scene.store.open().await.store;
+        judge::registers(&records, &feed::read(&*store, REGISTER).await, &told[0]);
+        judge::accounts(&calls, &feed::read(&*store, BANK).await, &told[1]);
 
         eprintln!("{}\n{seen}", scene.log.report(&records, &calls));
         assert!(seen.wrong.is_empty(), "{:#?}", seen.wrong);

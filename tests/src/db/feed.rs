@@ -5,8 +5,7 @@ use std::time::Duration;
 use consort_db::entry::{EntryPart, GroupJoiner};
 use consort_db::hash::HashedValue;
 use consort_db::sqlite::session::{RowChange, RowOperation, walk};
-use consort_engines::Engine;
-use consort_kernel::{Cursor, FeedEntry, Most, Name, Shard};
+use consort_kernel::{Cursor, FeedEntry, Most, Name, Shard, Store};
 
 use super::client::ERA;
 use crate::lin::feed::{ChangedRow, FeedChange, FeedGroup, FeedRows};
@@ -20,11 +19,11 @@ const OWN_TABLES: &str = "_consort";
 /// # Panics
 ///
 /// If it is not there from its first entry on, or is broken.
-pub async fn read(engine: &Engine, database: &str) -> FeedRows {
+pub async fn read(store: &dyn Store, database: &str) -> FeedRows {
     let feed = Name::new(&format!("db.{database}.{ERA}")).expect("a name");
     let mut entries = Vec::new();
-    for shard in 0..engine.store.shards() {
-        entries.extend(read_shard(engine, Shard(shard), &feed).await);
+    for shard in 0..store.shards() {
+        entries.extend(read_shard(store, Shard(shard), &feed).await);
     }
     let mut joiner = GroupJoiner::default();
     let mut groups = Vec::new();
@@ -41,11 +40,11 @@ pub async fn read(engine: &Engine, database: &str) -> FeedRows {
     FeedRows::replay(&groups)
 }
 
-async fn read_shard(engine: &Engine, shard: Shard, feed: &Name) -> Vec<FeedEntry> {
+async fn read_shard(store: &dyn Store, shard: Shard, feed: &Name) -> Vec<FeedEntry> {
     let mut cursor = Cursor::START;
     let mut entries: Vec<FeedEntry> = Vec::new();
     loop {
-        let page = engine.store.feed(shard, feed, &cursor, Most::default(), Duration::ZERO).await;
+        let page = store.feed(shard, feed, &cursor, Most::default(), Duration::ZERO).await;
         let page = page.unwrap_or_else(|error| panic!("the feed {feed:?} in {shard}: {error}"));
         let Some(last) = page.last() else { return entries };
         cursor = last.cursor();
@@ -94,4 +93,75 @@ fn cell(value: Option<HashedValue<'_>>) -> Option<RowCell> {
         HashedValue::Text(text) => RowCell::Text(String::from_utf8_lossy(text).into_owned()),
         HashedValue::Real(_) | HashedValue::Blob(_) => panic!("the workloads have no such value"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use consort_db::entry::EntryGroup;
+    use consort_db::hash::{ContentHash, SchemaChain};
+    use consort_db::sqlite::session::RecordedConnection;
+    use consort_kernel::memory::MemoryStore;
+    use consort_kernel::{Commit, Note, Operation, SystemClock, Timestamp};
+    use rusqlite::Connection;
+
+    use super::*;
+
+    const SCHEMA: &str =
+        "CREATE TABLE accounts (id INTEGER PRIMARY KEY, balance INTEGER, name TEXT);
+        CREATE TABLE _consort_keys (key TEXT NOT NULL PRIMARY KEY, answer BLOB);";
+
+    fn group(parts: Vec<EntryPart>) -> EntryGroup {
+        EntryGroup {
+            epoch: 1,
+            time: Timestamp(1),
+            sqlite: 3_054_001,
+            chain_before: SchemaChain::START,
+            content_after: ContentHash::EMPTY,
+            parts,
+        }
+    }
+
+    /// The changes that these statements make, as one part.
+    fn recorded(connection: &mut RecordedConnection, statements: &str) -> EntryPart {
+        connection.begin().expect("a recording begins");
+        connection.connection().execute_batch(statements).expect("statements run");
+        EntryPart::Rows(connection.changeset().expect("a changeset"))
+    }
+
+    #[tokio::test]
+    async fn the_feed_of_a_database_is_replayed_without_sqlite() {
+        let store = MemoryStore::new(4, Arc::new(SystemClock::default()));
+        let connection = Connection::open_in_memory().expect("SQLite opens");
+        connection.execute_batch(SCHEMA).expect("the schema is SQL");
+        let mut connection = RecordedConnection::new(connection).expect("a sentinel");
+        let groups = [
+            vec![EntryPart::Ddl(SCHEMA.to_owned())],
+            vec![recorded(
+                &mut connection,
+                "INSERT INTO accounts VALUES (1, 10, 'ann'), (2, 20, NULL);
+                 INSERT INTO _consort_keys VALUES ('k', x'00ff');",
+            )],
+            vec![recorded(
+                &mut connection,
+                "UPDATE accounts SET balance = balance + 1; DELETE FROM accounts WHERE id = 2;",
+            )],
+        ];
+        let feed = Name::new("db.bank.1").expect("a name");
+        for parts in groups {
+            for entry in group(parts).encode().expect("a group is small") {
+                let append = Operation::Append(Note { feed: feed.clone(), entry });
+                store.commit(Shard(2), Commit::of(vec![append])).await.expect("the commit is stored");
+            }
+        }
+        let rows = read(&store, "bank").await;
+        let row = |id, balance, name| vec![RowCell::Integer(id), RowCell::Integer(balance), name];
+        let ann = RowCell::Text("ann".into());
+        assert_eq!(rows.end(), 3);
+        assert!(rows.rows("accounts", None, 1).is_empty());
+        let both = [row(1, 10, ann.clone()), row(2, 20, RowCell::Null)];
+        assert!(rows.rows("accounts", None, 2).into_iter().eq(&both));
+        assert!(rows.rows("accounts", None, 3).into_iter().eq(&[row(1, 11, ann)]));
+    }
 }
