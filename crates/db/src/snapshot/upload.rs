@@ -113,6 +113,7 @@ async fn list_batch(
 
 impl UploadedSnapshot {
     /// Its manifest.
+    #[cfg(test)]
     pub(crate) fn manifest(&self) -> &Manifest {
         &self.manifest
     }
