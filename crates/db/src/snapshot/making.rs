@@ -179,7 +179,11 @@ async fn snapshot_of(
     }
     let uploaded = upload(database.store(), copy.path(), manifest.clone()).await?;
     uploaded.publish(database.store()).await?;
-    on_file_thread(move || Ok::<_, io::Error>(drop(copy))).await?;
+    on_file_thread(move || {
+        drop(copy);
+        Ok::<_, io::Error>(())
+    })
+    .await?;
     Ok(manifest)
 }
 

@@ -172,7 +172,11 @@ async fn replay(store: &DatabaseStore, path: &Path, era: u64) -> Result<FileStat
         };
         follower = on_file_thread(apply).await?;
         if follower.state().index == at.index {
-            on_file_thread(move || Ok::<_, io::Error>(drop(follower))).await?;
+            on_file_thread(move || {
+                drop(follower);
+                Ok::<_, io::Error>(())
+            })
+            .await?;
             return Ok(at);
         }
     }

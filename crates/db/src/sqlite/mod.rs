@@ -4,7 +4,7 @@
 pub mod authorizer;
 pub mod codes;
 #[allow(unsafe_code, reason = "SQLite's judgement of a statement has no safe interface")]
-pub(crate) mod complete;
+pub mod complete;
 pub mod connect;
 pub mod deadline;
 pub mod scan;
