@@ -75,14 +75,23 @@ impl FileReader {
         job: &ReadJob,
         limits: &ReadLimits,
     ) -> Result<Vec<QueryRows>, QueryError> {
-        self.bounds.begin(limits.read_time);
-        let mut answer = AnswerBounds::new(limits.max_rows, limits.max_answer);
+        let mut answer = self.begin_job(limits);
         let query = |(n, query): (usize, &JobStatement)| {
             self.query(query, &mut answer).map_err(|error| error.at(n))
         };
         let results = job.queries.iter().enumerate().map(query).collect();
-        self.bounds.end();
+        self.end_job();
         results
+    }
+
+    /// The statements that follow have this much time, and this much of an answer, together.
+    pub(super) fn begin_job(&self, limits: &ReadLimits) -> AnswerBounds {
+        self.bounds.begin(limits.read_time);
+        AnswerBounds::new(limits.max_rows, limits.max_answer)
+    }
+
+    pub(super) fn end_job(&self) {
+        self.bounds.end();
     }
 
     /// The shape of a statement, which is prepared and not run. A statement that changes data has one as well.
@@ -115,7 +124,8 @@ impl FileReader {
         })
     }
 
-    fn query(
+    /// Runs one query of a job that has begun.
+    pub(super) fn query(
         &self,
         query: &JobStatement,
         answer: &mut AnswerBounds,

@@ -12,7 +12,8 @@ use super::freshness::LookFailure;
 use super::pool::PoolFailure;
 use super::snapshot::ReadSnapshot;
 use super::{
-    Consistency, QueryOutcome, ReadAnswer, ReadFailure, ReadJob, ReadLimits, StatementShape,
+    BatchReadAnswer, BatchReadOutcome, Consistency, ReadAnswer, ReadFailure, ReadJob, ReadLimits,
+    StatementShape,
 };
 use crate::db::Database;
 use crate::head::DbHead;
@@ -21,6 +22,7 @@ use crate::position::DbPosition;
 use crate::settings::DatabaseSettings;
 use crate::worker::cell::WorkerState;
 use crate::worker::shared::{LocalWorker, ServedFile, WorkerStatus, boot_time};
+use crate::write::batch::BatchJob;
 
 /// A read that a worker drops is tried on one more.
 const ATTEMPTS: usize = 2;
@@ -50,37 +52,37 @@ impl Database {
         after: Option<DbPosition>,
         take_by: Instant,
     ) -> Result<ReadAnswer, ReadFailure> {
-        match self.query(job, consistency, after, take_by).await? {
-            QueryOutcome::Rows(answer) => Ok(answer),
-            QueryOutcome::NotRead(error) => Err(error.into()),
-        }
-    }
-
-    /// Does the same for statements that may also change data: then none of them is run.
-    pub async fn query(
-        &self,
-        job: ReadJob,
-        consistency: Consistency,
-        after: Option<DbPosition>,
-        take_by: Instant,
-    ) -> Result<QueryOutcome, ReadFailure> {
-        let floor = self.floor(consistency, after, take_by).await?;
         let limits = self.settings().read_limits();
         let job = Arc::new(job);
         let work = move |reader: &mut FileReader, state: &FileState| {
             (state.position(), reader.run(&job, &limits))
         };
+        let floor = self.floor(consistency, after, take_by).await?;
         let (worker, (position, results)) = self.run_above(&floor, take_by, work).await?;
-        let outcome = match results {
-            Ok(results) => QueryOutcome::Rows(ReadAnswer { position, worker, results }),
-            Err(QueryError::NotRead(error)) => return Ok(QueryOutcome::NotRead(error)),
-            Err(QueryError::Failed(error)) => {
-                self.count_read();
-                return Err(error.into());
-            }
-        };
         self.count_read();
-        Ok(outcome)
+        match results {
+            Ok(results) => Ok(ReadAnswer { position, worker, results }),
+            Err(QueryError::NotRead(error) | QueryError::Failed(error)) => Err(error.into()),
+        }
+    }
+
+    /// Runs the steps of a batch on one snapshot of the present state, unless one of them changes data.
+    pub async fn read_batch(
+        &self,
+        batch: BatchJob,
+        take_by: Instant,
+    ) -> Result<BatchReadOutcome, ReadFailure> {
+        let limits = self.settings().read_limits();
+        let batch = Arc::new(batch);
+        let work = move |reader: &mut FileReader, state: &FileState| {
+            (state.position(), reader.run_batch(&batch, &limits))
+        };
+        let floor = self.floor(Consistency::Strong, None, take_by).await?;
+        let (_, (position, ran)) = self.run_above(&floor, take_by, work).await?;
+        let Some((outcomes, is_in_transaction)) = ran else { return Ok(BatchReadOutcome::NotRead) };
+        self.count_read();
+        let answer = BatchReadAnswer { position, outcomes, is_in_transaction };
+        Ok(BatchReadOutcome::Read(answer))
     }
 
     /// The shape of a statement, as of now.

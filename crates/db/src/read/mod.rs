@@ -6,12 +6,14 @@ mod local;
 pub mod pool;
 mod queue;
 pub mod snapshot;
+mod steps;
 #[cfg(test)]
 mod tests;
 
 use std::time::Duration;
 
 use crate::position::DbPosition;
+use crate::write::batch::StepOutcome;
 use crate::write::job::{JobError, JobStatement, SqlValue};
 
 /// Queries that see one snapshot.
@@ -43,13 +45,24 @@ pub struct ReadAnswer {
     pub results: Vec<QueryRows>,
 }
 
-/// The outcome of statements of which it is not known whether they only read.
+/// The answer to a batch that only reads.
 #[derive(Clone, Debug, PartialEq)]
-pub enum QueryOutcome {
-    /// They only read.
-    Rows(ReadAnswer),
-    /// One of them changes data, or cannot be prepared here: the leader runs it.
-    NotRead(JobError),
+pub struct BatchReadAnswer {
+    /// The snapshot that it saw.
+    pub position: DbPosition,
+    /// The outcomes of its steps.
+    pub outcomes: Vec<StepOutcome>,
+    /// Whether a transaction that it began is still open.
+    pub is_in_transaction: bool,
+}
+
+/// The outcome of a batch of which it is not known whether it only reads.
+#[derive(Clone, Debug, PartialEq)]
+pub enum BatchReadOutcome {
+    /// It only reads.
+    Read(BatchReadAnswer),
+    /// One of its steps changes data, or cannot be prepared here: the leader runs the batch.
+    NotRead,
 }
 
 /// The shape of a statement.

@@ -5,12 +5,13 @@ use std::fmt;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::file::{FileReader, QueryError};
+use super::file::FileReader;
 use super::pool::ReadPool;
-use super::{QueryOutcome, ReadAnswer, ReadFailure, ReadJob, ReadLimits, StatementShape};
+use super::{BatchReadAnswer, ReadFailure, ReadLimits};
 use crate::local::FileState;
 use crate::position::DbPosition;
 use crate::worker::shared::{LocalWorker, ServedFile, WorkerStatus};
+use crate::write::batch::BatchJob;
 
 /// An open read transaction with a connection of its own. It ends when it is dropped. Its holder must drop it soon:
 /// while it is open, the WAL of the file grows (H29).
@@ -20,7 +21,6 @@ pub struct ReadSnapshot {
     reader: Option<FileReader>,
     file: ServedFile,
     served: watch::Receiver<WorkerStatus>,
-    worker: u64,
     position: DbPosition,
 }
 
@@ -46,7 +46,6 @@ impl ReadSnapshot {
             reader: Some(reader),
             file: file.clone(),
             served,
-            worker: worker.id(),
             position: state.position(),
         })
     }
@@ -56,31 +55,17 @@ impl ReadSnapshot {
         self.position
     }
 
-    /// Runs queries.
-    pub async fn query(
+    /// Runs the steps of a batch. A transaction is open, as the client sees it: one that ends says so, and the
+    /// caller drops this. A step that changes data fails.
+    pub async fn run_batch(
         &mut self,
-        job: ReadJob,
+        batch: BatchJob,
         limits: ReadLimits,
         take_by: Instant,
-    ) -> Result<QueryOutcome, ReadFailure> {
-        let results = self.run(take_by, move |reader| reader.run(&job, &limits)).await?;
-        let (position, worker) = (self.position, self.worker);
-        match results {
-            Ok(results) => Ok(QueryOutcome::Rows(ReadAnswer { position, worker, results })),
-            Err(QueryError::NotRead(error)) => Ok(QueryOutcome::NotRead(error)),
-            Err(QueryError::Failed(error)) => Err(error.into()),
-        }
-    }
-
-    /// The shape of a statement.
-    pub async fn describe(
-        &mut self,
-        sql: String,
-        limits: ReadLimits,
-        take_by: Instant,
-    ) -> Result<StatementShape, ReadFailure> {
-        let shape = self.run(take_by, move |reader| reader.describe(&sql, limits.read_time));
-        Ok(shape.await??)
+    ) -> Result<BatchReadAnswer, ReadFailure> {
+        let work = move |reader: &mut FileReader| reader.run_batch_in_snapshot(&batch, &limits);
+        let (outcomes, is_in_transaction) = self.run(take_by, work).await?;
+        Ok(BatchReadAnswer { position: self.position, outcomes, is_in_transaction })
     }
 
     async fn run<T: Send + 'static>(

@@ -1,7 +1,19 @@
 //! The statements that begin and end transactions. Clients of Hrana send them; the writer maps them to savepoints,
 //! because the transaction of its connection belongs to the whole group.
 
+use super::job::{JobError, JobErrorKind};
 use super::text::only_words;
+
+/// The errors of SQLite for a control statement in the wrong place.
+const WITHIN: &str = "cannot start a transaction within a transaction";
+const NO_COMMIT: &str = "cannot commit - no transaction is active";
+const NO_ROLLBACK: &str = "cannot rollback - no transaction is active";
+const NO_SAVEPOINT: &str = "send BEGIN before SAVEPOINT";
+
+/// Whether the text may change something, as far as its words tell. A control statement does not by itself.
+pub fn may_write(sql: &str) -> bool {
+    super::text::may_write(sql) && TransactionControl::parse(sql).is_none()
+}
 
 /// A statement that controls a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +52,33 @@ impl TransactionControl {
             _ => return None,
         })
     }
+}
+
+impl TransactionControl {
+    /// Refuses the statement if it cannot stand within a transaction, or outside of one.
+    pub(crate) fn check(&self, is_in_transaction: bool) -> Result<(), JobError> {
+        use TransactionControl::{Begin, Commit, Release, Rollback, RollbackTo, Savepoint};
+        match (self, is_in_transaction) {
+            (Begin { .. }, true) => Err(control_error(WITHIN)),
+            (Commit, false) => Err(control_error(NO_COMMIT)),
+            (Rollback, false) => Err(control_error(NO_ROLLBACK)),
+            (Savepoint(_), false) => Err(control_error(NO_SAVEPOINT)),
+            (Release(name) | RollbackTo(name), false) => Err(no_savepoint(name)),
+            (Begin { .. }, false) => Ok(()),
+            (Commit | Rollback | Savepoint(_) | Release(_) | RollbackTo(_), true) => Ok(()),
+        }
+    }
+}
+
+/// There is no savepoint of this name.
+pub(crate) fn no_savepoint(name: &str) -> JobError {
+    control_error(&format!("no such savepoint: {name}"))
+}
+
+/// An error that SQLite itself has for such a statement.
+pub(crate) fn control_error(message: &str) -> JobError {
+    let code = Some(rusqlite::ffi::SQLITE_ERROR);
+    JobError { code, ..JobError::new(JobErrorKind::Request, message) }
 }
 
 fn begin(rest: &[&str]) -> Option<TransactionControl> {

@@ -4,7 +4,7 @@ use ring::digest::{SHA256, digest};
 use rusqlite::{Connection, OptionalExtension};
 
 use super::job::{JobArgs, JobError, JobErrorKind, JobStatement, WriteJob};
-use crate::sqlite::complete::is_complete;
+use super::script;
 
 /// Most statements of one file.
 const STATEMENTS: usize = 10_000;
@@ -32,13 +32,15 @@ impl SchemaFile {
     /// Its statements, as a request.
     pub(super) fn job(&self) -> Result<WriteJob, JobError> {
         let refuse = |message: String| JobError::new(JobErrorKind::Request, message);
-        let statements =
-            split(&self.sql).map_err(|reason| refuse(format!("{}: {reason}", self.name)))?;
+        let statements = script::statements(&self.sql);
         if statements.len() > STATEMENTS {
             return Err(refuse(format!("{} has more than {STATEMENTS} statements", self.name)));
         }
-        let statement =
-            |sql| JobStatement { sql, args: JobArgs::Positional(vec![]), changes: None };
+        let statement = |sql: &str| JobStatement {
+            sql: sql.to_owned(),
+            args: JobArgs::Positional(vec![]),
+            changes: None,
+        };
         Ok(WriteJob { statements: statements.into_iter().map(statement).collect(), key: None })
     }
 }
@@ -67,44 +69,11 @@ pub(super) fn note_file(connection: &Connection, file: &SchemaFile) -> rusqlite:
 }
 
 /// All files that were applied.
-pub(super) fn applied_files(connection: &Connection) -> rusqlite::Result<Vec<AppliedFile>> {
+pub(crate) fn applied_files(connection: &Connection) -> rusqlite::Result<Vec<AppliedFile>> {
     let mut statement =
         connection.prepare("SELECT name, hash FROM _consort_schema ORDER BY name")?;
     let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
     rows.collect()
-}
-
-/// Cuts a text into statements, as SQLite sees their ends: a trigger has semicolons of its own.
-fn split(sql: &str) -> Result<Vec<String>, &'static str> {
-    let (mut statements, mut start) = (Vec::new(), 0);
-    for (place, _) in sql.match_indices(';') {
-        let end = place + 1;
-        if is_complete(&sql[start..end])? {
-            statements.push(sql[start..end].trim().to_owned());
-            start = end;
-        }
-    }
-    let rest = sql[start..].trim();
-    if has_words(rest) {
-        statements.push(rest.to_owned());
-    }
-    statements.retain(|statement| has_words(statement));
-    Ok(statements)
-}
-
-/// Whether there is more than blanks, comments and semicolons.
-fn has_words(sql: &str) -> bool {
-    let mut rest = sql;
-    loop {
-        rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == ';');
-        rest = if let Some(comment) = rest.strip_prefix("--") {
-            comment.split_once('\n').map_or("", |(_, rest)| rest)
-        } else if let Some(comment) = rest.strip_prefix("/*") {
-            comment.split_once("*/").map_or("", |(_, rest)| rest)
-        } else {
-            return !rest.is_empty();
-        };
-    }
 }
 
 #[cfg(test)]
@@ -116,13 +85,9 @@ mod tests {
         let sql = "-- tables\nCREATE TABLE t (a TEXT DEFAULT ';');\n\
             CREATE TRIGGER x AFTER INSERT ON t BEGIN SELECT 1; SELECT 2; END;\n\n\
             CREATE INDEX i ON t (a) -- the last one has no semicolon\n";
-        let statements = split(sql).unwrap();
-        assert_eq!(statements.len(), 3, "{statements:?}");
-        assert!(statements[1].contains("SELECT 2; END;"));
-        assert!(statements[2].starts_with("CREATE INDEX"));
-        for nothing in ["", " ;; ", "-- only words", "/* a; b */"] {
-            assert_eq!(split(nothing), Ok(vec![]), "{nothing}");
-        }
-        assert!(split("SELECT 1\0;").is_err());
+        let job = SchemaFile { name: "1.sql".into(), sql: sql.into() }.job().unwrap();
+        assert_eq!(job.statements.len(), 3, "{job:?}");
+        assert!(job.statements[1].sql.contains("SELECT 2; END;"));
+        assert!(job.statements[2].sql.starts_with("CREATE INDEX"));
     }
 }

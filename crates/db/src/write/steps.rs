@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::batch::{BatchJob, BatchStep, StepOutcome};
-use super::control::TransactionControl;
+use super::control::{TransactionControl, control_error, no_savepoint};
 use super::group::{GroupWriter, WriterError, check_changes, too_large};
 use super::job::{JobError, JobErrorKind, StatementResult};
 use super::schema_job::SchemaEnd;
@@ -188,40 +188,28 @@ impl GroupWriter {
         control: &TransactionControl,
         state: &mut StepState,
     ) -> Result<Result<(), JobError>, StepsEnd> {
-        let refuse = |message: &str| {
-            let code = Some(rusqlite::ffi::SQLITE_ERROR);
-            Ok(Err(JobError { code, ..JobError::new(JobErrorKind::Request, message) }))
-        };
+        if let Err(error) = control.check(state.is_in_transaction()) {
+            return Ok(Err(error));
+        }
         match control {
-            TransactionControl::Begin { .. } if state.is_in_transaction() => {
-                return refuse("cannot start a transaction within a transaction");
-            }
             TransactionControl::Begin { .. } if !state.may_begin => {
-                return refuse("send BEGIN in a request after the one that ends a transaction");
+                let message = "send BEGIN in a request after the one that ends a transaction";
+                return Ok(Err(control_error(message)));
             }
             TransactionControl::Begin { .. } => self.mark(state, TRANSACTION)?,
-            TransactionControl::Commit if !state.is_in_transaction() => {
-                return refuse("cannot commit - no transaction is active");
-            }
             TransactionControl::Commit => match self.check_deferred() {
                 Ok(()) => self.release(state, 0)?,
                 Err(error) => return Ok(Err(error)),
             },
-            TransactionControl::Rollback if !state.is_in_transaction() => {
-                return refuse("cannot rollback - no transaction is active");
-            }
             TransactionControl::Rollback => self.undo(state, 0)?,
-            TransactionControl::Savepoint(_) if !state.is_in_transaction() => {
-                return refuse("send BEGIN before SAVEPOINT");
-            }
             TransactionControl::Savepoint(name) => self.mark(state, &format!("client_{name}"))?,
             TransactionControl::Release(name) => match state.place(name) {
                 Some(place) => self.release(state, place)?,
-                None => return refuse(&format!("no such savepoint: {name}")),
+                None => return Ok(Err(no_savepoint(name))),
             },
             TransactionControl::RollbackTo(name) => match state.place(name) {
                 Some(place) => self.undo_to(state, place)?,
-                None => return refuse(&format!("no such savepoint: {name}")),
+                None => return Ok(Err(no_savepoint(name))),
             },
         }
         Ok(Ok(()))

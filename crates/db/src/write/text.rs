@@ -79,7 +79,7 @@ fn sets_user_version(mut words: Words<'_>) -> bool {
 }
 
 /// The value of a `PRAGMA foreign_keys` that sets one.
-pub(super) fn foreign_keys_pragma(sql: &str) -> Option<bool> {
+pub(crate) fn foreign_keys_pragma(sql: &str) -> Option<bool> {
     let mut words = Words(sql);
     let is_pragma = words.next_word().eq_ignore_ascii_case("PRAGMA");
     if !is_pragma || !words.next_name().eq_ignore_ascii_case("foreign_keys") {
@@ -104,6 +104,51 @@ pub(super) fn only_words(sql: &str) -> Option<Vec<String>> {
         }
     }
     None
+}
+
+/// Whether the text may change something, as far as its words tell: a text that only reads may have one of them as
+/// a name.
+pub(super) fn may_write(sql: &str) -> bool {
+    let mut words = Words(sql);
+    match words.next_word().to_ascii_uppercase().as_str() {
+        "" | "SELECT" | "VALUES" | "EXPLAIN" => false,
+        "WITH" => script_tokens(words.0).any(|(token, _)| is_change(token)),
+        "PRAGMA" => sets_user_version(words),
+        _ => true,
+    }
+}
+
+fn is_change(token: ScriptToken<'_>) -> bool {
+    let ScriptToken::Word(word) = token else { return false };
+    ["INSERT", "UPDATE", "DELETE", "REPLACE"].iter().any(|change| word.eq_ignore_ascii_case(change))
+}
+
+/// A piece of a text of multiple statements.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum ScriptToken<'a> {
+    Word(&'a str),
+    Semicolon,
+    /// A quoted name, a literal or another character.
+    Other,
+}
+
+/// The pieces of a text, each with its end. Blanks and comments are left out.
+pub(super) fn script_tokens(sql: &str) -> impl Iterator<Item = (ScriptToken<'_>, usize)> {
+    let mut rest = Words(sql);
+    std::iter::from_fn(move || {
+        rest.skip_within();
+        let first = rest.0.chars().next()?;
+        let token = match rest.word() {
+            "" if first == ';' => ScriptToken::Semicolon,
+            "" => ScriptToken::Other,
+            word => ScriptToken::Word(word),
+        };
+        match token {
+            ScriptToken::Word(word) => rest.0 = &rest.0[word.len()..],
+            ScriptToken::Semicolon | ScriptToken::Other => rest.skip_one(first),
+        }
+        Some((token, sql.len() - rest.0.len()))
+    })
 }
 
 /// The words at the beginning of a text of SQL, without blanks and comments.
@@ -133,31 +178,40 @@ impl<'a> Words<'a> {
     /// To the next semicolon outside quotes and comments.
     fn skip_to_semicolon(&mut self) {
         while let Some(first) = self.0.chars().next() {
-            let close = match first {
+            match first {
                 ';' => return,
-                '\'' | '"' | '`' => Some(first),
-                '[' => Some(']'),
-                _ => None,
-            };
-            let length = first.len_utf8();
-            match close {
-                Some(close) => {
-                    let inner = &self.0[length..];
-                    self.0 = inner.split_once(close).map_or("", |(_, rest)| rest);
-                }
-                None if self.0.starts_with("--") || self.0.starts_with("/*") => self.skip_comment(),
-                None => self.0 = &self.0[length..],
+                _ if self.0.starts_with("--") || self.0.starts_with("/*") => self.skip_comment(),
+                _ => self.skip_one(first),
             }
         }
     }
 
+    /// The next character, and the quoted text that it begins.
+    fn skip_one(&mut self, first: char) {
+        let close = match first {
+            '\'' | '"' | '`' => Some(first),
+            '[' => Some(']'),
+            _ => None,
+        };
+        let inner = &self.0[first.len_utf8()..];
+        self.0 = match close {
+            Some(close) => inner.split_once(close).map_or("", |(_, rest)| rest),
+            None => inner,
+        };
+    }
+
     fn next_word(&mut self) -> &'a str {
         self.skip();
+        let word = self.word();
+        self.0 = &self.0[word.len()..];
+        word
+    }
+
+    /// The word at the beginning.
+    fn word(&self) -> &'a str {
         let is_inner = |c: char| c.is_alphanumeric() || c == '_';
         let end = self.0.find(|c| !is_inner(c)).unwrap_or(self.0.len());
-        let (word, rest) = self.0.split_at(end);
-        self.0 = rest;
-        word
+        &self.0[..end]
     }
 
     /// A name, without that of the file before it.
@@ -226,6 +280,28 @@ mod tests {
         for sql in rows {
             assert!(!is_schema_statement(sql), "{sql}");
         }
+    }
+
+    #[test]
+    fn a_text_that_may_write_is_told_by_its_words() {
+        let writes = [
+            "INSERT INTO t VALUES (1)",
+            "WITH x AS (SELECT 1) INSERT INTO t SELECT * FROM x",
+            "CREATE TABLE t (a)",
+            "PRAGMA user_version = 3",
+            "ATTACH 'x' AS y",
+        ];
+        let reads = [
+            "",
+            "SELECT 1",
+            "-- INSERT\nVALUES (1)",
+            "WITH x AS (SELECT 'DELETE') SELECT * FROM x -- UPDATE",
+            "PRAGMA table_info(t)",
+            "PRAGMA foreign_keys = on",
+            "EXPLAIN DELETE FROM t",
+        ];
+        assert!(writes.iter().all(|sql| may_write(sql)));
+        assert!(!reads.iter().any(|sql| may_write(sql)));
     }
 
     #[test]

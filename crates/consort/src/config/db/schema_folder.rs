@@ -22,7 +22,7 @@ pub(crate) fn schema_files(folder: &Path) -> Result<Vec<SchemaFile>, String> {
     paths.sort();
     match paths.len() {
         0 => Err(format!("{} has no *.sql files", folder.display())),
-        1..=FILES_MOST => paths.iter().map(|path| read_file(path)).collect(),
+        1..=FILES_MOST => paths.iter().map(read_file).collect(),
         many => Err(format!("{} has {many} files, and the most is {FILES_MOST}", folder.display())),
     }
 }
