@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header};
 use axum::response::Response;
 use bytes::Bytes;
 use serde::Deserialize;
@@ -85,6 +85,8 @@ impl HopRequest {
         *request.method_mut() = self.method.clone();
         *request.uri_mut() = self.uri.clone();
         *request.headers_mut() = self.headers.clone();
+        // The body is here already: nobody has to ask for it again.
+        request.headers_mut().remove(header::EXPECT);
         let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         request.headers_mut().insert(WAIT, HeaderValue::from(millis));
         request
@@ -142,12 +144,15 @@ mod tests {
 
     #[test]
     fn a_request_goes_on_as_it_came() {
-        let sent = request(&[("idempotency-key", "k"), ("consort-wait", "1")]);
+        let headers =
+            [("idempotency-key", "k"), ("consort-wait", "1"), ("expect", "100-continue")];
+        let sent = request(&headers);
         let sent = sent.to_request(Duration::from_millis(1_500));
         assert_eq!((sent.method(), sent.uri().path()), (&Method::POST, "/db/notes/write"));
         assert_eq!(sent.uri().query(), Some("x=1"));
         assert_eq!(sent.headers()["idempotency-key"], "k");
         assert_eq!(sent.headers()["consort-wait"], "1500");
+        assert!(!sent.headers().contains_key("expect"));
     }
 
     #[tokio::test]

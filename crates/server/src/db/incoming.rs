@@ -100,7 +100,7 @@ impl DbHttp {
 impl HopRequest {
     /// The body of an order, which no form of a web page can send.
     pub(super) fn order<T: DeserializeOwned>(&self, most: usize, form: &str) -> Result<T, Problem> {
-        needs_json(&self.headers)?;
+        needs_json(&self.headers).map_err(not_stored)?;
         if self.body.len() > most {
             return Err(refused(format!("the body has at most {most} bytes")));
         }
