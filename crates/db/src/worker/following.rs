@@ -112,9 +112,10 @@ impl Worker {
                 biased;
                 () = kill.killed() => return FollowEnd::End(WorkerEnd::Killed),
                 () = control.draining() => return FollowEnd::End(WorkerEnd::Drained),
-                () = due(claim_due) => self.claim_if_free(loaded).await.map(FollowEnd::Lead),
+                // A claim stays due while the head is vacant in another era, and only a look finds that era.
                 () = sleep_until(state.look_due) => self.look(&mut state, loaded).await,
                 () = sleep_until(state.cell_due) => self.tick(&mut state, loaded).await,
+                () = due(claim_due) => self.claim_if_free(loaded).await.map(FollowEnd::Lead),
                 Ok(()) = views.changed() => None,
                 read = reading => {
                     state.reading = None;

@@ -14,16 +14,22 @@ const TABLE: &str = "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT)";
 const FILL: &str = "WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 2000)
     INSERT INTO t (a) SELECT hex(randomblob(100)) FROM n";
 
-/// Asks for a snapshot of this index or later, as a supervisor does, and waits until there is one.
-async fn snapshot(node: &TestNode, index: u64) -> Manifest {
+/// Asks for a snapshot of this index or later, as a supervisor does.
+async fn ask(node: &TestNode, index: u64) {
     let store = node.db.store();
     loop {
         let wanted = store.sight().await.unwrap().wanted.unwrap();
-        let Some(next) = wanted.with_snapshot(index) else { break };
+        let Some(next) = wanted.with_snapshot(index) else { return };
         let key = store.cells().wanted();
         let put = Operation::Put { key: key.clone(), value: next.encode() };
         store.commit([Expect::Bytes(key, Some(wanted.encode()))], vec![put]).await;
     }
+}
+
+/// Asks for a snapshot, and waits until there is one.
+async fn snapshot(node: &TestNode, index: u64) -> Manifest {
+    let store = node.db.store();
+    ask(node, index).await;
     let deadline = tokio::time::Instant::now() + PATIENCE;
     while store.sight().await.unwrap().wanted.unwrap().snapshot_behind.is_some() {
         assert!(tokio::time::Instant::now() < deadline, "the snapshot is made: never");
@@ -118,6 +124,25 @@ async fn a_worker_whose_file_differs_is_found_and_replaced() {
         assert_eq!(number(&worker, "SELECT count(*) FROM t WHERE a = 'z'"), 0);
     }
     assert!(node.db.verify_local().await.iter().all(|check| !differs(check)));
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_whose_file_differs_makes_no_snapshot() {
+    let bed = Bed::new();
+    let node = bed.node("a").await;
+    node.sql(TABLE).await;
+    let index = node.sql("INSERT INTO t (a) VALUES ('x'), ('y')").await;
+    let workers = applied(&node, index).await;
+    let reader = workers.iter().find(|worker| !worker.status().leads).unwrap();
+    let file = reader.status().file.unwrap();
+    Connection::open(&*file.path).unwrap().execute("DELETE FROM t WHERE id = 1", []).unwrap();
+    ask(&node, index).await;
+    // It would have been made within half a second.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(node.db.store().manifests().await.unwrap(), [None, None]);
+    replace_diverged_workers(&node.db).await;
+    assert_eq!(snapshot(&node, index).await.index, index);
     node.stop().await;
 }
 

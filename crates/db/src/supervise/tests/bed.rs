@@ -16,6 +16,7 @@ use tempfile::TempDir;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::sleep;
 
+use crate::bed::HookedStore;
 use crate::cells::DbCells;
 use crate::db::{Database, DatabaseOptions, Databases};
 use crate::hash::{ContentHash, SchemaChain};
@@ -26,7 +27,7 @@ use crate::snapshot::manifest::Manifest;
 use crate::supervise::counting::keep_counts;
 use crate::supervise::run::supervise;
 use crate::supervise::wanted::WantedWorkers;
-use crate::supervise::window::WindowCell;
+use crate::supervise::window::{WindowCell, decode_count};
 use crate::view::OwnNode;
 use crate::worker::cell::{WorkerCell, WorkerState};
 
@@ -43,6 +44,8 @@ impl Clock for VirtualClock {
 pub(super) struct Bed {
     pub(super) db: Database,
     memory: Arc<MemoryStore>,
+    /// The way to the store of everything that is under test.
+    pub(super) hooked: Arc<HookedStore>,
     supervisor: Mutex<Option<(consort_cluster::tenure::TenureControl, JoinHandle<Ended>)>>,
     incarnation: u64,
     _node: Option<ClusterNode>,
@@ -76,8 +79,9 @@ impl Bed {
         settings.readers.window = window;
         let joined: Arc<OnceLock<Handle>> = Arc::default();
         let asked = Arc::clone(&joined);
+        let hooked = HookedStore::new(Arc::clone(&memory) as Arc<dyn Store>);
         let options = DatabaseOptions {
-            store: Arc::clone(&memory) as Arc<dyn Store>,
+            store: Arc::clone(&hooked) as Arc<dyn Store>,
             entropy: Arc::new(SeededEntropy::new(3)),
             folder: folder.path().to_owned(),
             node: OwnNode::new(move || asked.get().cloned()),
@@ -101,6 +105,7 @@ impl Bed {
         let bed = Bed {
             db,
             memory,
+            hooked,
             supervisor: Mutex::default(),
             incarnation,
             _node: node,
@@ -260,8 +265,25 @@ impl Bed {
     }
 
     pub(super) async fn put(&self, key: &Key, value: &[u8]) {
+        self.putting(key, value).await;
+    }
+
+    /// Work that puts a cell, for a hook.
+    pub(super) fn putting(
+        &self,
+        key: &Key,
+        value: &[u8],
+    ) -> impl Future<Output = ()> + Send + 'static {
         let put = Operation::Put { key: key.clone(), value: value.to_vec().into() };
-        self.memory.commit(self.cells().shard(), Commit::of([put])).await.unwrap();
+        let (memory, shard) = (Arc::clone(&self.memory), self.cells().shard());
+        async move { drop(memory.commit(shard, Commit::of([put])).await.unwrap()) }
+    }
+
+    /// The reads that this process has counted in a window.
+    pub(super) async fn counted(&self, window: u64) -> Option<u64> {
+        let key = self.cells().count(window, self.incarnation);
+        let stored = self.db.store().bytes(&[key]).await.unwrap().remove(0);
+        stored.map(|stored| decode_count(&stored).unwrap())
     }
 
     async fn delete(&self, key: &Key) {

@@ -6,8 +6,11 @@ use std::time::Duration;
 
 use bed::{Bed, seconds};
 use consort_cluster::Ended;
+use consort_kernel::Timestamp;
 
-use super::window::encode_count;
+use super::scale::{ReadWindow, ScaleStep};
+use super::window::{WindowCell, encode_count};
+use crate::bed::{Call, CommitFault};
 
 #[tokio::test(start_paused = true)]
 async fn a_hundred_reads_and_then_silence_scale_from_1_to_5_and_back_to_1() {
@@ -56,6 +59,38 @@ async fn reads_of_all_processes_count_once_each() {
     assert_eq!(bed.keys(&bed.cells().counts(window)).await, 2);
     bed.pass(600).await;
     assert_eq!(bed.keys(&bed.cells().counts(window)).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reads_that_miss_the_end_of_a_window_count_in_the_next_one() {
+    let bed = Bed::new().await;
+    let opened = |number, start| {
+        let window = ReadWindow { number, start: Timestamp(start), before: 0 };
+        WindowCell::default().after(&ScaleStep { window: Some(window), readers: 1 }).encode()
+    };
+    bed.put(&bed.cells().window(), &opened(1, 1000)).await;
+    bed.read(5);
+    bed.pass(1).await;
+    bed.read(3);
+    // Between the look at the window and the commit of the count, the window ends.
+    let ending = bed.putting(&bed.cells().window(), &opened(2, 2000));
+    bed.hooked.before(Call::Commit, 0, ending);
+    bed.pass(1).await;
+    assert_eq!(bed.hooked.waiting(), 0);
+    bed.pass(1).await;
+    assert_eq!((bed.counted(1).await, bed.counted(2).await), (Some(5), Some(3)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_count_whose_outcome_is_unknown_counts_once() {
+    let bed = Bed::new().await;
+    for fault in [CommitFault::AppliedUnknown, CommitFault::LostUnknown, CommitFault::Refused] {
+        let before = bed.counted(1).await.unwrap_or(0);
+        bed.hooked.fail([fault; 2]);
+        bed.read(4);
+        bed.pass(5).await;
+        assert_eq!(bed.counted(1).await, Some(before + 4), "{fault:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
