@@ -231,13 +231,12 @@ mod tests {
     async fn a_large_answer_is_written_in_steps() {
         use futures::poll;
         use std::pin::pin;
-        use std::task::Poll;
 
         let row = vec![SqlValue::from(&*"x".repeat(64 << 10))];
         let rows = QueryRows { columns: vec!["a".into()], types: vec![], rows: vec![row; 20] };
         let answer = ReadAnswer { position: at(1), worker: 1, results: vec![rows] };
         let (mut writing, mut yields) = (pin!(read(&answer, true)), 0);
-        while let Poll::Pending = poll!(&mut writing) {
+        while poll!(&mut writing).is_pending() {
             yields += 1;
         }
         assert_eq!(yields, 20);

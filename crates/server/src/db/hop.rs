@@ -144,8 +144,7 @@ mod tests {
 
     #[test]
     fn a_request_goes_on_as_it_came() {
-        let headers =
-            [("idempotency-key", "k"), ("consort-wait", "1"), ("expect", "100-continue")];
+        let headers = [("idempotency-key", "k"), ("consort-wait", "1"), ("expect", "100-continue")];
         let sent = request(&headers);
         let sent = sent.to_request(Duration::from_millis(1_500));
         assert_eq!((sent.method(), sent.uri().path()), (&Method::POST, "/db/notes/write"));

@@ -126,7 +126,9 @@ fn a_read_has_one_query_or_several_and_a_promise() {
 fn a_key_is_visible_ascii_and_comes_once() {
     let job = |keys: &[&str]| {
         let mut headers = HeaderMap::new();
-        keys.iter().for_each(|key| drop(headers.append(KEY, key.parse().unwrap())));
+        for key in keys {
+            headers.append(KEY, key.parse().unwrap());
+        }
         let job = write_job(vec![positional("A", vec![])], &headers);
         job.map(|job| job.key.map(|key| key.key)).map_err(|problem| problem.detail().to_owned())
     };
