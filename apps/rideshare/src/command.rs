@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -22,6 +23,7 @@ Each setting is a flag, or a variable: --token-file or RIDESHARE_TOKEN_FILE. RUS
 #[derive(Parser)]
 #[command(
     name = "rideshare",
+    bin_name = "rideshare",
     version,
     about = "Users, rides and a gateway that keep all their data in a Consort database",
     after_help = HELP
@@ -49,7 +51,9 @@ enum Process {
 pub fn run_command_line() -> ExitCode {
     let process = CommandLine::parse().process;
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let colours = std::io::stderr().is_terminal();
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours);
+    lines.with_writer(std::io::stderr).init();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&format!("cannot start threads: {error}")),

@@ -120,3 +120,27 @@ async fn programs_and_the_nodes_own_pages_use_every_route() {
     assert_eq!((bed.accepted("rides").await, bed.accepted("points").await), (6, 9));
     assert_eq!(bed.accepted(PIECES).await, 12);
 }
+
+/// Whether a path is one of the collections and their feeds, or open to all.
+fn is_open_to_tenants(path: &str) -> bool {
+    ["/healthz", "/readyz", "/glue"].contains(&path)
+        || ["/glue/", "/feeds/glue/"].iter().any(|open| path.starts_with(open))
+}
+
+#[tokio::test]
+async fn a_tenants_token_opens_documents_and_nothing_else() {
+    let (operator, tenant) = ("operator-token-of-sixteen", "tenant-a-token-of-sixteen");
+    let tokens = format!("tokens = [\"{operator}\"]\n[tenant.a]\ntokens = [\"{tenant}\"]");
+    let bed = Bed::start(&tokens).await;
+    let address = bed.address();
+    let headers = format!("host: {address}\r\nauthorization: Bearer {tenant}\r\n");
+    for route in routes() {
+        let answer = exchange(address, &request(route, &headers), false).await;
+        // For a tenant there are no feeds of other parts.
+        let is_refused = match status(&answer) {
+            403 => answer.contains("operator-only"),
+            status => status == 404 && answer.contains("no-such-feed"),
+        };
+        assert_eq!(is_refused, !is_open_to_tenants(route.1), "{route:?}\n{answer}");
+    }
+}

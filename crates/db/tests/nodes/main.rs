@@ -4,4 +4,7 @@ mod bed;
 mod faults;
 mod gaps;
 mod leading;
+mod restoring;
+mod scaling;
 mod schema;
+mod snapshots;

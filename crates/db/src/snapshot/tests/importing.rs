@@ -70,7 +70,6 @@ fn what_no_request_could_have_made_is_refused_with_the_reason() {
              CREATE TABLE c (p REFERENCES p (a)); INSERT INTO c VALUES (1)",
             "table c refers to a row that is not there",
         ),
-        ("CREATE TABLE t (a); INSERT INTO t VALUES (zeroblob(5000000))", "above 4 MiB"),
     ];
     for (sql, reason) in refused {
         let refusal = refusal(sql);
@@ -133,6 +132,14 @@ fn a_base_is_one_file_at_index_0_of_its_era() {
     let (again, later) = prepared(&path, 4, RequestKeys::Forget);
     assert_eq!((later.era, later.chain, later.content), (4, state.chain, state.content));
     assert_ne!(again.manifest.chunks, base.manifest.chunks);
+}
+
+#[test]
+fn h15_a_base_with_a_value_above_4_mib_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(&folder, "CREATE TABLE t (a); INSERT INTO t VALUES (zeroblob(5000000))");
+    let refused = BaseFile::prepare(&path, 2, RequestKeys::Forget);
+    assert!(matches!(refused, Err(ImportError::LargeValue)), "{refused:?}");
 }
 
 #[test]
