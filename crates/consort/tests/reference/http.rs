@@ -10,6 +10,8 @@ use super::metrics::ask;
 use super::root;
 
 const CONFIG: &str = r#"
+[node]
+data = "DATA"
 [http]
 listen = "127.0.0.1:0"
 [engine]
@@ -99,7 +101,9 @@ fn every_path_of_the_code_is_on_the_page() {
 async fn every_route_of_the_page_exists() {
     let page =
         fs::read_to_string(root().join("docs/reference/http.md")).expect("the page is there");
-    let file = ConfigFile { name: "test".into(), text: CONFIG.into() };
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().display().to_string();
+    let file = ConfigFile { name: "test".into(), text: CONFIG.replace("DATA", &data) };
     let config = Config::resolve(&Sources { file: Some(file), ..Sources::default() })
         .unwrap_or_else(|problems| panic!("{problems}"));
     let node = Node::start(config).await.expect("a node");

@@ -113,6 +113,8 @@ const FAMILIES: &[(&str, &str, &str)] = &[
 
 /// A node with every part that counts.
 const CONFIG: &str = r#"
+[node]
+data = "DATA"
 [http]
 listen = "127.0.0.1:0"
 [engine]
@@ -148,7 +150,9 @@ const RELAY: &str = "[relay]\nudp = \"127.0.0.1:0\"\nhttp = \"127.0.0.1:0\"\ndef
 #[tokio::test(flavor = "multi_thread")]
 async fn the_page_of_metrics_is_current() {
     let seen = Arc::new(Mutex::new(String::new()));
-    let file = ConfigFile { name: "test".into(), text: CONFIG.into() };
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().display().to_string();
+    let file = ConfigFile { name: "test".into(), text: CONFIG.replace("DATA", &data) };
     let config = Config::resolve(&Sources { file: Some(file), ..Sources::default() })
         .unwrap_or_else(|problems| panic!("{problems}"));
     let node =
