@@ -152,7 +152,10 @@ mod tests {
         for parts in groups {
             for entry in group(parts).encode().expect("a group is small") {
                 let append = Operation::Append(Note { feed: feed.clone(), entry });
-                store.commit(Shard(2), Commit::of(vec![append])).await.expect("the commit is stored");
+                store
+                    .commit(Shard(2), Commit::of(vec![append]))
+                    .await
+                    .expect("the commit is stored");
             }
         }
         let rows = read(&store, "bank").await;
