@@ -14,14 +14,14 @@ const PAGE: usize = 500;
 /// How long a page may take; it bounds a hang.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
-/// The rows that were added to the history table, each with the index of its write, in order. Each page is another
-/// node's.
+/// The rows that were added to the history table, each with the index of its write, ordered by index and row. Each page is
+/// another node's.
 ///
 /// # Panics
 ///
 /// If a node does not answer, or a change is none that the workloads make.
 pub async fn history(nodes: &NodeList, database: &str) -> Vec<(u64, Row)> {
-    let (mut rows, mut after) = (Vec::new(), String::new());
+    let (mut rows, mut after): (Vec<(u64, Row)>, String) = Default::default();
     for address in nodes.all().iter().cycle() {
         let path = format!("/feeds/db/{database}?limit={PAGE}{after}");
         let client = Client::new(address, None).expect("an address");
@@ -41,6 +41,9 @@ pub async fn history(nodes: &NodeList, database: &str) -> Vec<(u64, Row)> {
         }
         after = next;
     }
+    assert!(rows.is_sorted_by_key(|(index, _)| *index), "the stream goes forward");
+    // Changes of one index come in any order.
+    rows.sort();
     rows
 }
 
@@ -52,12 +55,12 @@ fn added(change: &Value) -> Option<(u64, Row)> {
     assert_eq!(change["op"], "insert", "rows are only added to the history: {change}");
     let position = change["position"].as_str().unwrap_or_default();
     let index = position.strip_prefix(&format!("{ERA}-")).and_then(|index| index.parse().ok());
-    // The key is the first column, and the others come in their order.
+    // A new row has all its columns. The key is the first.
     let values = |name: &str| change[name].as_array().into_iter().flatten();
-    let cells = values("key").chain(values("new"));
-    let row: Option<Row> = cells.map(|value| value.as_i64().map(RowCell::Integer)).collect();
-    let columns = values("columns").filter_map(Value::as_u64);
-    let is_whole = columns.eq(1..=values("new").count() as u64);
+    let cells = values("new").map(|value| value.as_i64().map(RowCell::Integer));
+    let row: Option<Row> = cells.collect();
+    let is_whole = values("columns").filter_map(Value::as_u64).eq(0..values("new").count() as u64)
+        && values("key").eq(values("new").take(1));
     match (index, row) {
         (Some(index), Some(row)) if is_whole => Some((index, row)),
         _ => panic!("this adds no row to a history: {change}"),
@@ -72,8 +75,8 @@ mod tests {
     #[test]
     fn a_change_of_the_history_has_an_index_and_a_row() {
         let change = json!({
-            "position": "1-17", "table": "history", "op": "insert", "key": [3], "columns": [1, 2], "old": null,
-            "new": [7, 1],
+            "position": "1-17", "table": "history", "op": "insert", "key": [3], "columns": [0, 1, 2], "old": null,
+            "new": [3, 7, 1],
         });
         let row = [3, 7, 1].map(RowCell::Integer).to_vec();
         assert_eq!(added(&change), Some((17, row)));
