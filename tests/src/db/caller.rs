@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::client::{DbClient, NodeList, ReadAnswer, WriteAnswer};
 use super::clock::TrialClock;
+use super::status;
 use crate::lin::history::{CallSpan, ReadLevel, Row, ToldOutcome};
 
 /// How long every other client waits for an answer: shorter than a node is paused, so that outcomes are unknown.
@@ -141,7 +142,9 @@ impl DbCaller {
                 self.heard(statements, key.as_deref(), answer).await;
                 return (span, outcome);
             }
-            assert!(Instant::now() < deadline, "never acknowledged: {statements}: {answer:?}");
+            if Instant::now() > deadline {
+                self.give_up(&format!("{statements} is never acknowledged: {answer:?}")).await;
+            }
             tokio::time::sleep(PAUSE).await;
         }
     }
@@ -178,12 +181,21 @@ impl DbCaller {
                     return Some((self.workload.clock.ended(began), index, results));
                 }
                 ReadAnswer::Failed(_) if self.is_stopped() => return None,
-                ReadAnswer::Failed(said) => {
-                    assert!(Instant::now() < deadline, "never answered: {queries}: {said}");
+                ReadAnswer::Failed(said) if Instant::now() > deadline => {
+                    self.give_up(&format!("{queries} is never answered: {said}")).await;
                 }
+                ReadAnswer::Failed(_) => {}
             }
             tokio::time::sleep(PAUSE).await;
         }
+    }
+}
+
+impl DbCaller {
+    /// Ends the trial, and shows the database and the cluster as all nodes see them.
+    async fn give_up(&self, reason: &str) {
+        let Workload { nodes, database, .. } = &self.workload;
+        panic!("{reason}\n{}", status::describe(&nodes.all(), database).await);
     }
 }
 

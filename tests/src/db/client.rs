@@ -168,6 +168,8 @@ fn write_answer(path: &str, reply: &Reply) -> WriteAnswer {
             assert_ne!(kind, "db-stopped", "nothing was lost: {said}");
             WriteAnswer::NotStored(said)
         }
+        // Its node was paused in the middle of the statements.
+        ("not stored", 422, "db-time-limit") => WriteAnswer::NotStored(said),
         ("unknown", 503, "db-unknown-outcome") => WriteAnswer::Unknown(said),
         ("stored", 503, _) => WriteAnswer::Stored { index: None, results: Value::Null },
         _ => panic!("no answer that this write may get: {said}"),
@@ -190,6 +192,8 @@ fn read_answer(path: &str, reply: &Reply) -> ReadAnswer {
             ReadAnswer::Rows { index: index(path, reply, &body), results }
         }
         503 => ReadAnswer::Failed(format!("{path}: {body}")),
+        // Its node was paused in the middle of the query.
+        422 if kind(&body) == "db-time-limit" => ReadAnswer::Failed(format!("{path}: {body}")),
         _ => panic!("{path}: no answer that this read may get: {status} {body}"),
     }
 }

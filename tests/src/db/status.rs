@@ -97,6 +97,20 @@ pub async fn supervisor(address: &str, database: &str) -> Option<String> {
     status.roles.into_iter().find(|found| found.role.to_string() == role)?.owner
 }
 
+/// For people: the database and the cluster as each node shows them.
+pub async fn describe(addresses: &[String], database: &str) -> String {
+    let mut lines = Vec::new();
+    for address in addresses {
+        for path in [format!("/db/{database}"), "/cluster".to_owned()] {
+            let body = send(address, Method::GET, &path, "").await.map(|reply| reply.body);
+            let shown =
+                body.as_ref().map_or("no answer".into(), |body| String::from_utf8_lossy(body));
+            lines.push(format!("{address}{path}: {shown}"));
+        }
+    }
+    lines.join("\n")
+}
+
 async fn send(address: &str, method: Method, path: &str, body: &str) -> Option<Reply> {
     let client = Client::new(address, None).expect("an address");
     Connection::new(client, ANSWER_WITHIN).send(method, path, &[], body.to_owned()).await.ok()

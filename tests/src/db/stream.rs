@@ -6,7 +6,6 @@ use consort_client::{Client, Connection, Method};
 use serde_json::Value;
 
 use super::client::{ERA, NodeList};
-use super::{BANK, REGISTER};
 use crate::lin::history::{Row, RowCell};
 
 /// Changes in one page: several pages of everything.
@@ -15,14 +14,14 @@ const PAGE: usize = 500;
 /// How long a page may take; it bounds a hang.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
-/// The rows that were added to the history table, each with the index of its write, in order. Each page is another
-/// node's.
+/// The rows that were added to the history table, each with the index of its write, ordered by index and row. Each page is
+/// another node's.
 ///
 /// # Panics
 ///
 /// If a node does not answer, or a change is none that the workloads make.
 pub async fn history(nodes: &NodeList, database: &str) -> Vec<(u64, Row)> {
-    let (mut rows, mut after) = (Vec::new(), String::new());
+    let (mut rows, mut after): (Vec<(u64, Row)>, String) = Default::default();
     for address in nodes.all().iter().cycle() {
         let path = format!("/feeds/db/{database}?limit={PAGE}{after}");
         let client = Client::new(address, None).expect("an address");
@@ -34,7 +33,7 @@ pub async fn history(nodes: &NodeList, database: &str) -> Vec<(u64, Row)> {
             .lines()
             .map(|line| serde_json::from_str(line).expect("a change is JSON"))
             .collect();
-        rows.extend(changes.iter().filter_map(|change| added(database, change)));
+        rows.extend(changes.iter().filter_map(added));
         let cursor = reply.header("consort-cursor").expect("a page has a cursor");
         let next = format!("&after={cursor}");
         if changes.is_empty() && next == after {
@@ -42,26 +41,30 @@ pub async fn history(nodes: &NodeList, database: &str) -> Vec<(u64, Row)> {
         }
         after = next;
     }
+    assert!(rows.is_sorted_by_key(|(index, _)| *index), "the stream goes forward");
+    // Changes of one index come in any order.
+    rows.sort();
     rows
 }
 
 /// The row that a change adds to the history table.
-fn added(database: &str, change: &Value) -> Option<(u64, Row)> {
+fn added(change: &Value) -> Option<(u64, Row)> {
     if change["table"] != "history" {
         return None;
     }
     assert_eq!(change["op"], "insert", "rows are only added to the history: {change}");
     let position = change["position"].as_str().unwrap_or_default();
     let index = position.strip_prefix(&format!("{ERA}-")).and_then(|index| index.parse().ok());
-    let columns: &[&str] = match database {
-        REGISTER => &["id", "stamp", "register"],
-        BANK => &["id", "stamp", "payer", "payee", "amount"],
-        _ => panic!("{database} has no history"),
-    };
-    let cells = columns.iter().map(|column| change["new"][*column].as_i64().map(RowCell::Integer));
+    // A new row has all its columns. The key is the first.
+    let values = |name: &str| change[name].as_array().into_iter().flatten();
+    let cells = values("new").map(|value| value.as_i64().map(RowCell::Integer));
     let row: Option<Row> = cells.collect();
-    let fault = || panic!("no change of a history: {change}");
-    Some((index.unwrap_or_else(fault), row.unwrap_or_else(|| panic!("not a row: {change}"))))
+    let is_whole = values("columns").filter_map(Value::as_u64).eq(0..values("new").count() as u64)
+        && values("key").eq(values("new").take(1));
+    match (index, row) {
+        (Some(index), Some(row)) if is_whole => Some((index, row)),
+        _ => panic!("this adds no row to a history: {change}"),
+    }
 }
 
 #[cfg(test)]
@@ -71,12 +74,13 @@ mod tests {
 
     #[test]
     fn a_change_of_the_history_has_an_index_and_a_row() {
-        let new = json!({"id": 3, "stamp": 7, "register": 1});
         let change = json!({
-            "position": "1-17", "table": "history", "op": "insert", "key": {"id": 3}, "old": null, "new": new,
+            "position": "1-17", "table": "history", "op": "insert", "key": [3], "columns": [0, 1, 2], "old": null,
+            "new": [3, 7, 1],
         });
         let row = [3, 7, 1].map(RowCell::Integer).to_vec();
-        assert_eq!(added(REGISTER, &change), Some((17, row)));
-        assert_eq!(added(REGISTER, &json!({"table": "registers"})), None);
+        assert_eq!(added(&change), Some((17, row)));
+        assert_eq!(added(&json!({"position": "1-1", "op": "schema", "sql": "a"})), None);
+        assert_eq!(added(&json!({"table": "registers"})), None);
     }
 }
