@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use consort_cluster::tenure::TenureControl;
-use consort_cluster::{Ended, Part, Role, Task, Tenure};
+use consort_cluster::{Ended, Part, Role, Task, Tenure, queue_consumer};
 use futures::FutureExt as _;
 
 use crate::dice::Dice;
@@ -147,7 +147,13 @@ impl Crew {
     }
 
     fn take_up(&mut self, world: &World, dice: &Dice, role: Role) {
-        let nodes: Vec<u32> = self.up.keys().copied().collect();
+        let mut nodes: Vec<u32> = self.up.keys().copied().collect();
+        if role.kind() == queue_consumer::KIND {
+            // A node has one session with a queue, for one tenure at a time.
+            nodes.retain(|node| {
+                !self.owners.iter().any(|own| own.role == role && own.node == *node)
+            });
+        }
         let Some(node) = dice.pick(&nodes) else { return };
         let Some(part) = self.up.get(&node) else { return };
         self.epoch += 1;

@@ -3,6 +3,8 @@
 //! the log alone.
 
 mod account;
+mod queue;
+mod requests;
 mod stage;
 mod stored;
 
@@ -10,8 +12,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use consort_cluster::Part;
 use consort_cluster::mutation::Mutation;
+use consort_cluster::{Part, Ticket, queue_consumer};
 use consort_glue::fold::FoldRule;
 use consort_kernel::Shard;
 use consort_kernel::memory::ShardImage;
@@ -22,6 +24,7 @@ use crate::faults::{FaultKind, Faults};
 use crate::outcome::Coverage;
 use crate::world::World;
 use account::Account;
+use requests::send_requests;
 use stage::{GlueStage, GlueStation, send};
 
 const NODES: u32 = 3;
@@ -49,11 +52,12 @@ const DONE_WITHIN: Duration = Duration::from_secs(240);
 const QUIET: Duration = Duration::from_secs(40);
 
 /// Faults that this scenario is about. A log that loses its end is another matter.
-const FAULTS: [FaultKind; 9] = [
+const FAULTS: [FaultKind; 10] = [
     FaultKind::WriteFails,
     FaultKind::RequestLost,
     FaultKind::AnswerLost,
     FaultKind::Straggles,
+    FaultKind::LandsTwice,
     FaultKind::ReadFails,
     FaultKind::ClockFails,
     FaultKind::Slow,
@@ -68,6 +72,12 @@ pub enum GlueTwist {
     Worker(Mutation),
     /// One of the fold's.
     Fold(FoldRule),
+    /// Submissions are stored behind failed ones of their request (H9).
+    TicketIgnored,
+    /// Frames are tried again after their deadlines (H8).
+    TriesLate,
+    /// A queue has two consumers at once (H11).
+    SecondTaker,
 }
 
 struct Run {
@@ -109,12 +119,25 @@ fn crew(stage: &Arc<GlueStage>, twist: Option<GlueTwist>) -> Crew {
     let staged = Arc::clone(stage);
     let start = move |world: &World, dice: &Dice, node| -> Arc<dyn Part> {
         let station = GlueStation::new(&staged, world, node, twist);
-        let dice = Dice::new(dice.below(u64::MAX), &format!("sender of {node}"));
-        let sender = send(Arc::clone(&staged), station.appender(), world.runtime(node), dice);
+        let own = Dice::new(dice.below(u64::MAX), &format!("sender of {node}"));
+        let sender = send(Arc::clone(&staged), station.appender(), world.runtime(node), own);
         world.runtime(node).spawn("sender", sender);
+        let tickets = match twist {
+            Some(GlueTwist::TicketIgnored) => Ticket::ignored,
+            _ => Ticket::default,
+        };
+        let dice = Dice::new(dice.below(u64::MAX), &format!("requests of {node}"));
+        let (stage, collector) = (Arc::clone(&staged), station.collector());
+        let requests = send_requests(stage, collector, world.runtime(node), dice, tickets);
+        world.runtime(node).spawn("requests", requests);
         Arc::new(station)
     };
-    Crew::new(stage.roles(), Box::new(start))
+    let mut roles = stage.roles();
+    if twist == Some(GlueTwist::Worker(Mutation::CellsOfAnyMark)) {
+        // It shows where a document is read while a rival commits, which is rare where a queue keeps partitions busy.
+        roles.retain(|role| role.kind() != queue_consumer::KIND);
+    }
+    Crew::new(roles, Box::new(start))
 }
 
 impl Run {

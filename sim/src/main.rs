@@ -1,4 +1,5 @@
-//! The simulator's command: many seeds with progress, or one seed with its trace.
+//! The simulator's command: many seeds with progress, or one seed with its trace. Each seed is run for the cluster with
+//! its views, and for collections.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -6,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use consort_sim::outcome::traced;
-use consort_sim::{Coverage, run};
+use consort_sim::{Coverage, glue, run};
 
 /// How often progress is told.
 const TELL_EVERY: Duration = Duration::from_secs(1);
@@ -61,7 +62,21 @@ fn one(seed: u64, events: usize) -> bool {
         }
         Err(violation) => say(violation.to_string()),
     }
-    result.is_ok()
+    let collections = glue::run(seed, None);
+    match &collections {
+        Ok(coverage) => say(format!("collections of seed {seed} hold\n{coverage}")),
+        Err(violation) => say(format!("collections: {violation}")),
+    }
+    result.is_ok() && collections.is_ok()
+}
+
+/// Runs the collections of a seed, twice if that is wanted.
+fn collections(seed: u64, twice: bool) -> Result<Coverage, String> {
+    let coverage = glue::run(seed, None)?;
+    match twice && glue::run(seed, None)? != coverage {
+        true => Err(format!("collections of seed {seed} came to something else the second time")),
+        false => Ok(coverage),
+    }
 }
 
 fn many(arguments: &Arguments) -> bool {
@@ -81,6 +96,13 @@ fn many(arguments: &Arguments) -> bool {
             }
             Err(violation) => {
                 eprintln!("{violation}");
+                failed.push(seed);
+            }
+        }
+        match collections(seed, arguments.twice) {
+            Ok(happened) => coverage.merge(&happened),
+            Err(violation) => {
+                eprintln!("collections: {violation}");
                 failed.push(seed);
             }
         }

@@ -31,8 +31,11 @@ fn collections_come_to_what_the_log_says_whatever_goes_wrong() {
         "rejected: key-reused",
         "rejected: test-failed",
         "rejected: missing-path",
+        "requests that failed in the middle",
+        "messages of a queue",
         "Crash",
         "Pause",
+        "LandsTwice",
     ];
     for what in happened {
         assert!(coverage.times(what) > 0, "this never happened: {what}");
@@ -44,7 +47,16 @@ fn is_found(twist: GlueTwist) {
     let found = (0..MOST).find_map(|seed| Some((seed, run(seed, Some(twist)).err()?)));
     let Some((seed, what)) = found else { panic!("{twist:?} was not missed in {MOST} seeds") };
     eprintln!("{what}");
-    let speaks = ["the log says", "the counters are", "are known", "stands still"];
+    let speaks = [
+        "the log says",
+        "the counters are",
+        "are known",
+        "stands still",
+        "stored behind",
+        "after its deadline",
+        "no head",
+        "is not of its head",
+    ];
     assert!(speaks.iter().any(|text| what.contains(text)), "for another reason: {what}");
     for seed in 0..=seed {
         if let Err(what) = run(seed, None) {
@@ -121,4 +133,29 @@ fn a_retry_without_its_place_is_found() {
 #[test]
 fn a_key_that_counts_for_all_documents_is_found() {
     is_found(GlueTwist::Fold(FoldRule::KeysAreOfOneDocument));
+}
+
+#[test]
+fn a_piece_that_is_left_in_the_log_behind_a_halt_is_found() {
+    is_found(GlueTwist::Fold(FoldRule::NoPieceWaitsInTheLog));
+}
+
+#[test]
+fn a_step_that_the_plan_does_not_finish_is_found() {
+    is_found(GlueTwist::Worker(Mutation::StepUnfinished));
+}
+
+#[test]
+fn a_ticket_that_is_ignored_is_found() {
+    is_found(GlueTwist::TicketIgnored);
+}
+
+#[test]
+fn a_frame_that_is_tried_again_after_its_deadline_is_found() {
+    is_found(GlueTwist::TriesLate);
+}
+
+#[test]
+fn a_second_consumer_of_a_queue_is_found() {
+    is_found(GlueTwist::SecondTaker);
 }

@@ -14,6 +14,9 @@
 //!
 //! [`once`] asks three such nodes for the same thing at the same moment, and counts at the upstream how often it
 //! was computed.
+//!
+//! [`rideshare`] runs the example application on a node, makes every call of its contract, and writes while the
+//! database's workers crash.
 
 pub mod check;
 pub mod cluster;
@@ -24,6 +27,7 @@ pub mod late;
 pub mod lifts;
 pub mod once;
 pub mod record;
+pub mod rideshare;
 pub mod scaling;
 pub mod seed;
 pub mod tally;

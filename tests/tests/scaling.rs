@@ -7,8 +7,9 @@ use consort_tests::scaling::ScalingTrial;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_capped-consort");
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_follow_the_load_up_and_down_on_redis_and_every_ride_counts_once() {
-    ScalingTrial { name: "scaling-redis", program: PROGRAM, upon: Upon::Redis }.run().await;
+async fn nodes_follow_the_load_up_and_down_on_redis_and_every_ride_and_piece_counts_once() {
+    let trial = ScalingTrial { name: "scaling-redis", program: PROGRAM, upon: Upon::Redis };
+    trial.run_with_pieces().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

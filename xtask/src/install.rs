@@ -20,6 +20,7 @@ const SERVERS: Programs = &[
     // The documents' own examples use them.
     ("curl", "curl"),
     ("jq", "jq"),
+    ("amqp-publish", "amqp-tools"),
     // Each page of the documents runs in a network and a list of processes of its own.
     ("unshare", "util-linux"),
     ("ip", "iproute2"),

@@ -7,11 +7,15 @@
 
 mod bulk;
 mod documents;
+mod fairness;
 mod follow;
+mod handover;
 mod long;
 mod node;
 mod postgres;
+mod restate;
 mod single;
+mod written;
 
 use std::time::Duration;
 
@@ -41,8 +45,12 @@ pub(crate) struct Pace {
     each: Duration,
     /// How many pieces the long document gets.
     long: u64,
-    /// How long the subscriber is watched.
+    /// How long the subscriber is watched, and how long a quiet tenant.
     follow: Duration,
+    /// How often a node joins and leaves.
+    joins: usize,
+    /// Pieces of each kind whose bytes are counted.
+    counted: u64,
 }
 
 impl Pace {
@@ -53,6 +61,8 @@ impl Pace {
         each: Duration::from_secs(4),
         long: 100_000,
         follow: Duration::from_secs(20),
+        joins: 10,
+        counted: 20_000,
     };
     /// To see that it works.
     pub(crate) const QUICK: Pace = Pace {
@@ -61,6 +71,8 @@ impl Pace {
         each: Duration::from_secs(1),
         long: 2_000,
         follow: Duration::from_secs(2),
+        joins: 1,
+        counted: 2_000,
     };
 }
 
@@ -72,6 +84,11 @@ pub(crate) enum Part {
     Long,
     Follow,
     Brokers,
+    Xml,
+    Fairness,
+    Handover,
+    Written,
+    Restate,
 }
 
 /// Measures all of it, or one part.
@@ -99,7 +116,7 @@ pub(crate) async fn run(pace: Pace, only: Option<Part>) -> Result<Results> {
     }
     if wanted(Part::Long) {
         eprintln!("a long document");
-        let node = Node::start(Ground::Embedded).await?;
+        let node = Node::start_with(Ground::Embedded, "history = 100").await?;
         long::run(pace.rounds, pace.long, &node, &mut report).await?;
     }
     if wanted(Part::Follow) {
@@ -107,6 +124,27 @@ pub(crate) async fn run(pace: Pace, only: Option<Part>) -> Result<Results> {
         let node = Node::start(Ground::Embedded).await?;
         documents::put_all(&node).await?;
         follow::run(pace.follow, &node, &mut report).await?;
+    }
+    if wanted(Part::Xml) {
+        eprintln!("XML in bulk");
+        let node = Node::start(Ground::Embedded).await?;
+        xml_in_bulk(pace, &node, &mut report).await?;
+    }
+    if wanted(Part::Fairness) {
+        eprintln!("a quiet tenant beside floods");
+        fairness::run(pace.follow, &mut report).await?;
+    }
+    if wanted(Part::Handover) {
+        eprintln!("nodes that join and leave");
+        handover::run(pace.joins, &mut report).await?;
+    }
+    if wanted(Part::Written) {
+        eprintln!("bytes a piece");
+        written::run(pace.counted, &mut report).await?;
+    }
+    if wanted(Part::Restate) {
+        eprintln!("Restate");
+        restate::run(pace.rounds, pace.each, &mut report).await?;
     }
     if wanted(Part::Brokers) {
         eprintln!("on Redis and RabbitMQ");
@@ -148,6 +186,25 @@ async fn bulk_beside(
          included: {:.0}; the write-ahead log of PostgreSQL has {:.0} for each update.",
         median(bytes),
         postgres.wal_bytes_a_piece(pace.each)?,
+    ));
+    Ok(())
+}
+
+/// XML documents of 2 KiB, and pieces that each replace the text of one element.
+async fn xml_in_bulk(pace: Pace, node: &Node, report: &mut Report) -> Result<()> {
+    documents::put_all_xml(node).await?;
+    let mut rates = vec![];
+    for round in 0..=pace.rounds {
+        let bulk = bulk::run_of(documents::XML, pace.bulk, node, documents::push_xml_line).await?;
+        eprintln!("  round {round}: {:.0}/s", bulk.rate);
+        if round > 0 {
+            rates.push(bulk.rate);
+        }
+    }
+    report.note(format!(
+        "XML: {DOCUMENTS} documents of 2 KiB, and pieces that each replace the text of one element by an RFC 5261 patch, in \
+         bulk until all are applied: {:.0} pieces/s.",
+        median(rates)
     ));
     Ok(())
 }

@@ -19,7 +19,12 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(120);
 /// Between two looks at something that is awaited.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// The quota of a tenant is out of the way: one tenant is all there is.
+/// Short, so that a node that joins gets its share soon.
+const CLUSTER: &str = "[cluster]\nlease = \"2s\"\nheartbeat = \"200ms\"\n";
+
+/// The largest quota: one tenant is all there is.
+const QUOTA: &str = "tenant_pieces = 1000000\ntenant_bytes = \"16MiB\"\ngate = \"off\"";
+
 const CONFIG: &str = r#"
 [log]
 level = "warn"
@@ -28,11 +33,11 @@ listen = "LISTEN"
 max_connections = 4096
 [engine]
 ENGINE
+[glue.xml]
+format = "xml"
+QUOTA
 [glue.bench]
 format = "json"
-tenant_pieces = 10000000
-tenant_bytes = "4GiB"
-gate = "off"
 "#;
 
 /// Where a node keeps its state.
@@ -42,6 +47,8 @@ pub(super) enum Ground<'a> {
     Embedded,
     /// The log on RabbitMQ and the store on Redis.
     Brokers { redis: &'a str, broker: &'a str },
+    /// Both on Redis, where several nodes share them.
+    Redis(&'a str),
 }
 
 /// A node, up as long as this value.
@@ -58,8 +65,18 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// Starts a node; it is ready when this returns, and owns all roles.
+    /// Starts a node without quotas; it is ready when this returns, and owns all roles.
     pub(super) async fn start(ground: Ground<'_>) -> Result<Node> {
+        Node::start_with(ground, "").await
+    }
+
+    /// The same, with more settings of the collection.
+    pub(super) async fn start_with(ground: Ground<'_>, more: &str) -> Result<Node> {
+        Node::start_as(ground, &format!("{QUOTA}\n{more}")).await
+    }
+
+    /// Starts a node with these settings of the collection.
+    pub(super) async fn start_as(ground: Ground<'_>, settings: &str) -> Result<Node> {
         let program = std::env::current_exe()?.with_file_name("consort");
         ensure!(program.is_file(), "there is no program 'consort' beside this one; build both");
         let port = Port::claim();
@@ -72,8 +89,12 @@ impl Node {
             Ground::Brokers { redis, broker } => {
                 format!("url = \"{redis}\"\nbroker = \"{broker}\"\nnamespace = \"glue\"")
             }
+            Ground::Redis(redis) => {
+                format!("url = \"{redis}\"\nnamespace = \"glue\"\npartitions = 12\n{CLUSTER}")
+            }
         };
         let text = CONFIG.replace("LISTEN", &address.to_string()).replace("ENGINE", &engine);
+        let text = format!("{}{settings}\n", text.replace("QUOTA", QUOTA));
         let file = folder.path().join("consort.toml");
         fs::write(&file, text)?;
         let mut command = Command::new(program);
@@ -121,15 +142,23 @@ impl Node {
             let reply =
                 connection.send(Method::GET, "/glue", &[], "").await.context("GET /glue")?;
             let shown: Value = serde_json::from_slice(&reply.body)?;
-            let counters = &shown["collections"][0]["counters"];
-            let count = |name: &str| counters[name].as_u64().unwrap_or_default();
-            ensure!(count("rejected") == 0, "pieces were rejected: {counters}");
+            let collections = shown["collections"].as_array().context("collections")?;
+            let count = |name: &str| -> u64 {
+                let counters = collections.iter().map(|one| &one["counters"][name]);
+                counters.filter_map(Value::as_u64).sum()
+            };
+            ensure!(count("rejected") == 0, "pieces were rejected: {shown}");
             if count("applied") >= sent {
                 return Ok(());
             }
-            ensure!(started.elapsed() < ANSWER_WITHIN, "{sent} were sent, and of them {counters}");
+            ensure!(started.elapsed() < ANSWER_WITHIN, "{sent} were sent, and of them {shown}");
             tokio::time::sleep(LOOK_EVERY).await;
         }
+    }
+
+    /// Hands its roles over, and ends.
+    pub(super) async fn leave(mut self) {
+        self.process.terminate(READY_WITHIN).await;
     }
 
     /// Bytes that the process has had written to the disk.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use consort_tests::lifts::servers::{Servers, Upon};
 use consort_tests::scaling::load::{PostLoad, PostSender, Rides};
-use consort_tests::scaling::pauses::Pauses;
+use consort_tests::scaling::pauses::{LOG_PAUSES, Pauses};
 use consort_tests::scaling::up::Up;
 use tokio::time::Instant;
 
@@ -29,7 +29,7 @@ const NODES: usize = 3;
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// A node less is wanted after so long: short, so that a run takes minutes.
-const SETTINGS: [&str; 1] = ["scale.down_after=30s"];
+const SETTINGS: [&str; 2] = ["scale.down_after=30s", LOG_PAUSES];
 
 /// How long a phase may take at most: three steps, each of them half a minute apart, and a hand-over.
 const PHASE_WITHIN: Duration = Duration::from_secs(300);
@@ -54,8 +54,8 @@ impl Pace {
     };
     /// To see that it works.
     pub(crate) const QUICK: Pace = Pace {
-        cost: Duration::from_millis(10),
-        rates: [50.0, 220.0, 5.0],
+        cost: Duration::from_millis(5),
+        rates: [100.0, 430.0, 5.0],
         peak: Duration::from_secs(5),
     };
 }
@@ -71,7 +71,7 @@ pub(crate) async fn run(pace: Pace) -> Result<Results> {
     let program = program.to_str().context("the target folder has a plain name")?;
     let servers = Servers::start(Upon::Redis).await;
     let prefix = format!("bench-{}", std::process::id());
-    let up = Up::start(program, &prefix, &servers.engine(), NODES, pace.cost, &SETTINGS);
+    let up = Up::start(program, &prefix, &servers.engine(), NODES, pace.cost, &SETTINGS, "");
     let mut run = Run {
         up,
         rides: Arc::new(Rides::default()),
@@ -108,7 +108,7 @@ impl Run {
         (self.offered, self.course.stepped_up) = (high, self.began.elapsed().as_secs_f64());
         load.set_rate(high);
         self.until("three nodes own partitions", |sample| sample.owning == NODES).await?;
-        self.until("the lag is gone", |sample| sample.lag < 2.0).await?;
+        self.until("the lag is gone", |sample| sample.lag.is_some_and(|lag| lag < 2.0)).await?;
         self.during(pace.peak).await;
 
         eprintln!("the load steps down to {end} records a second");
@@ -116,6 +116,7 @@ impl Run {
         load.set_rate(end);
         self.until("one node is left", |sample| sample.live == 1 && sample.owning == 1).await?;
         drop(load.stop().await);
+        self.pauses.read(&self.up.output());
         Ok(Summary::new(pace.cost, pace.rates, &self.course, &self.pauses))
     }
 

@@ -36,7 +36,7 @@ pub(super) fn plot(title: &str, course: &Course) -> String {
         ),
         (
             "lag, s",
-            vec![Line { name: "largest lag", colour: "#555577", points: points(&|s| Some(s.lag)) }],
+            vec![Line { name: "largest lag", colour: "#555577", points: points(&|s| s.lag) }],
         ),
         (
             "nodes",

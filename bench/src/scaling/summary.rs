@@ -8,11 +8,8 @@ use consort_tests::scaling::pauses::Pauses;
 use serde::Serialize;
 
 use super::plot::plot;
-use super::samples::Course;
+use super::samples::{Course, ThroughputLost};
 use crate::report::{Results, date, machine};
-
-/// The rate applied before a change is a mean over so many seconds; what it costs is seen in as many behind it.
-const AROUND: f64 = 5.0;
 
 /// All figures, with the machine and the day.
 #[derive(Debug, Serialize)]
@@ -32,14 +29,13 @@ pub(super) struct Summary {
     changes: Vec<Change>,
 }
 
-/// What a change of the members cost.
+/// A change of the members.
 #[derive(Debug, Serialize)]
 struct Change {
     at: f64,
     from: usize,
     to: usize,
-    before_per_s: f64,
-    around_per_s: f64,
+    lost: ThroughputLost,
 }
 
 impl Summary {
@@ -52,16 +48,14 @@ impl Summary {
         let up = course.stepped_up;
         let after = |found: Option<&super::samples::Sample>| found.map(|sample| sample.at - up);
         let all = course.first(up, |sample| sample.owning == super::NODES);
-        let lag_gone = all.and_then(|all| course.first(all.at, |sample| sample.lag < 2.0));
+        let lag_gone = all
+            .and_then(|all| course.first(all.at, |sample| sample.lag.is_some_and(|lag| lag < 2.0)));
         let handed_over = pauses.of_cause(PauseCause::HandedOver);
         let at =
             |percent: usize| handed_over.get(handed_over.len().saturating_sub(1) * percent / 100);
-        let change = |(at, from, to): (f64, usize, usize)| Change {
-            at,
-            from,
-            to,
-            before_per_s: course.rate(at - 2.0 * AROUND, at - AROUND / 2.0),
-            around_per_s: course.rate(at - AROUND / 2.0, at + AROUND / 2.0),
+        let change = |(at, from, to): (f64, usize, usize)| {
+            let lost = course.lost(at);
+            Change { at, from, to, lost }
         };
         Summary {
             date: date(),
@@ -121,14 +115,22 @@ impl Summary {
             let pause = pause.map_or("-".to_owned(), |pause| pause.to_string());
             let _ = writeln!(text, "| {name} of {} | {pause} | {wanted} |", self.pauses);
         }
-        text.push_str("\n| change of members | at (s) | applied before (/s) | around it (/s) |\n");
-        text.push_str("| --- | ---: | ---: | ---: |\n");
-        for Change { at, from, to, before_per_s, around_per_s } in &self.changes {
+        text.push_str(
+            "\n| change of members | at (s) | applied before (/s) | records lost | seconds of that rate |\n\
+             | --- | ---: | ---: | ---: | ---: |\n",
+        );
+        for Change { at, from, to, lost: ThroughputLost { before_per_s, records } } in &self.changes
+        {
+            let seconds = if *before_per_s > 0.0 { records / before_per_s } else { 0.0 };
             let _ = writeln!(
                 text,
-                "| {from} → {to} | {at:.0} | {before_per_s:.0} | {around_per_s:.0} |"
+                "| {from} → {to} | {at:.0} | {before_per_s:.0} | {records:.0} | {seconds:.1} |"
             );
         }
+        text.push_str(
+            "\nRecords lost: what would have been applied at the rate before, and was not, in 30 seconds around the \
+             change. They are applied later.\n",
+        );
         text
     }
 }

@@ -20,6 +20,7 @@ use crate::exchange::{CONNECT_WITHIN, MAX_ANSWER};
 pub struct Connection {
     client: Client,
     within: Duration,
+    max_answer: usize,
     open: Option<Open>,
 }
 
@@ -56,7 +57,13 @@ impl Reply {
 impl Connection {
     /// A connection to the client's node, on which an answer may take as long as `within`.
     pub fn new(client: Client, within: Duration) -> Connection {
-        Connection { client, within, open: None }
+        Connection { client, within, max_answer: MAX_ANSWER, open: None }
+    }
+
+    /// The same, for answers of at most so many bytes.
+    pub(crate) fn with_max_answer(mut self, bytes: usize) -> Connection {
+        self.max_answer = bytes;
+        self
     }
 
     /// The node's address.
@@ -118,7 +125,7 @@ impl Connection {
         open.sender.ready().await.map_err(failed)?;
         let answer = open.sender.send_request(request).await.map_err(failed)?;
         let (head, body) = answer.into_parts();
-        let body = Limited::new(body, MAX_ANSWER).collect().await;
+        let body = Limited::new(body, self.max_answer).collect().await;
         let body = body.map_err(|error| self.no_answer(error.to_string()))?.to_bytes();
         self.open = Some(open);
         Ok(Reply { status: head.status, headers: head.headers, body })

@@ -59,6 +59,9 @@ pub struct Appender {
     entropy: Arc<dyn Entropy>,
     give_up_after: Duration,
     partitions: Mutex<BTreeMap<Partition, Arc<Turn<Option<Line>>>>>,
+    /// Whether frames are tried on after their deadlines, to prove that the simulator notices.
+    #[cfg(feature = "mutations")]
+    tries_late: bool,
 }
 
 /// A producer and the number of its next frame.
@@ -94,7 +97,22 @@ impl Appender {
         give_up_after: Duration,
     ) -> Self {
         let time = StoreTime::new(store, Arc::clone(&runtime));
-        Appender { log, time, runtime, entropy, give_up_after, partitions: Mutex::default() }
+        Appender {
+            log,
+            time,
+            runtime,
+            entropy,
+            give_up_after,
+            partitions: Mutex::default(),
+            #[cfg(feature = "mutations")]
+            tries_late: false,
+        }
+    }
+
+    /// The same appender, with the deadlines of frames ignored once their first try was sent.
+    #[cfg(feature = "mutations")]
+    pub fn trying_late(self) -> Self {
+        Appender { tries_late: true, ..self }
     }
 
     /// Appends events as one frame.
@@ -179,8 +197,10 @@ impl Appender {
     ) -> Result<Place, AppendError> {
         let mut turn = self.turn(at).await;
         let limit = self.runtime.elapsed() + self.give_up_after;
-        let limit = limit.min(until.unwrap_or(limit));
-        let time = self.time(limit).await.map_err(AppendError::Engine)?;
+        let last_try = limit.min(until.unwrap_or(limit));
+        let time = self.time(last_try).await.map_err(AppendError::Engine)?;
+        #[cfg(feature = "mutations")]
+        let last_try = if self.tries_late { limit } else { last_try };
         let sent = self.runtime.elapsed();
         if until.is_some_and(|until| until <= sent) {
             return Err(too_late());
@@ -188,7 +208,7 @@ impl Appender {
         let line = self.line(&mut turn);
         let frame = frame(kind, line, time, records);
         let outcome = self.log.append(at, &frame).await;
-        let settled = self.settle(at, frame, sent, limit, outcome).await;
+        let settled = self.settle(at, frame, sent, last_try, outcome).await;
         end(turn, line);
         settled.map(|()| line.place(at.clone(), time))
     }
@@ -255,13 +275,17 @@ impl Appender {
                 }
                 Err(AppendError::Engine(fault)) => fault,
             };
-            if self.is_over(limit, pause) || !fault.retryable() {
+            let may_go_on = fault.retryable() && !self.is_over(limit, pause);
+            if may_go_on {
+                self.runtime.sleep(pause).await;
+            }
+            // Looked at again: the process may have been suspended meanwhile, and the frame's client gone elsewhere.
+            if !may_go_on || self.runtime.elapsed() >= limit {
                 return Err(match unknown {
                     true => AppendError::Unknown(fault),
                     false => AppendError::Engine(fault),
                 });
             }
-            self.runtime.sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
             let since = self.runtime.elapsed().saturating_sub(sent);
             frame.time = first.after(since).max(Timestamp(frame.time.0.saturating_add(1)));

@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::appender::{Appender, Place};
-use crate::lanes::Lanes;
+use crate::frames_in_flight::FramesInFlight;
 use crate::runtime::Runtime;
 pub use error::{NotStored, SubmitError};
 use returning::ReturningClients;
@@ -50,10 +50,10 @@ struct Shared {
     runtime: Arc<dyn Runtime>,
     /// How long the first record of a frame waits for others, unless frames go in rounds.
     linger: Duration,
-    lanes: Lanes,
+    in_flight: FramesInFlight,
     queues: Mutex<BTreeMap<Partition, Arc<Mutex<Waiting>>>>,
     due: Mutex<Due>,
-    /// Where there are [few lanes](Lanes::Few).
+    /// Where there are [few](FramesInFlight::Few).
     returning: Option<ReturningClients>,
 }
 
@@ -83,11 +83,11 @@ impl Collector {
         appender: Arc<Appender>,
         runtime: Arc<dyn Runtime>,
         linger: Duration,
-        lanes: Lanes,
+        in_flight: FramesInFlight,
     ) -> Self {
         let (queues, due) = (Mutex::default(), Mutex::default());
-        let returning = matches!(lanes, Lanes::Few(_)).then(ReturningClients::default);
-        Collector(Arc::new(Shared { appender, runtime, linger, lanes, queues, due, returning }))
+        let returning = matches!(in_flight, FramesInFlight::Few(_)).then(ReturningClients::default);
+        Collector(Arc::new(Shared { appender, runtime, linger, in_flight, queues, due, returning }))
     }
 
     /// The queue of one partition, for callers with records for it again and again.

@@ -20,4 +20,6 @@ pub enum Mutation {
     TakenPlannedAgain,
     /// Cells of a slice are planned on, whatever the mark was when they were read.
     CellsOfAnyMark,
+    /// A step is cut without asking the plan to finish it.
+    StepUnfinished,
 }

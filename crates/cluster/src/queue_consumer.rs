@@ -4,7 +4,9 @@
 //! A message that is no valid record is noted with its reason, and settled as well: it would come again and again. A
 //! consumer that dies between appending and settling has its messages come again; the stream knows those with an id.
 
-use std::collections::BTreeMap;
+mod admission;
+
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +20,7 @@ use crate::collector::{Collector, SubmitError};
 use crate::role::Role;
 use crate::runtime::Runtime;
 use crate::tenure::{Ended, Tenure};
+pub use admission::{AdmittedRecords, QueueAdmission, Unlimited};
 
 /// The kind of the role.
 pub const KIND: &str = "queue-consumer";
@@ -70,15 +73,28 @@ pub struct Options {
     pub stream: Name,
     /// Turns messages into records.
     pub judge: Arc<dyn MessageJudge>,
+    /// Admits the records before they are appended.
+    pub admission: Arc<dyn QueueAdmission>,
     /// Appends them.
     pub collector: Collector,
     /// Timers.
     pub runtime: Arc<dyn Runtime>,
 }
 
+/// Gives a queue up when the tenure ends, in whatever way: messages that this node has in hand would else wait until its
+/// process ends, and the next owner would not see them.
+struct ReleasedAtEnd(Arc<dyn Inlet>);
+
+impl Drop for ReleasedAtEnd {
+    fn drop(&mut self) {
+        self.0.release();
+    }
+}
+
 /// Consumes until the tenure ends.
 pub async fn run(options: Options, mut tenure: Tenure) -> Ended {
     let runtime = Arc::clone(&options.runtime);
+    let _released = ReleasedAtEnd(Arc::clone(&options.inlet));
     let consumer = QueueConsumer(options);
     tenure.ready();
     let mut consumed = 0;
@@ -155,22 +171,28 @@ impl QueueConsumer {
     /// Appends the records of one partition in their order. One submission is in flight, and one that failed or
     /// ended unknown is repeated before the next: so no record overtakes another of the same queue.
     async fn append(&self, index: u32, records: Vec<Bytes>) {
-        let stream = &self.0.stream;
-        let queue = self.0.collector.queue(&Partition::new(stream.clone(), index));
-        for submission in submissions(records) {
-            loop {
+        let Options { stream, admission, collector, runtime, .. } = &self.0;
+        let queue = collector.queue(&Partition::new(stream.clone(), index));
+        let mut records = VecDeque::from(records);
+        while !records.is_empty() {
+            let submission = next_submission(&mut records, admission.records_most(index));
+            let (count, bytes) = (submission.len() as u64, submission.bytes() as u64);
+            // Admitted once, whatever number of tries it takes: the tries are of the same records.
+            let admitted = admission.admit(index, count, bytes).await;
+            let result = loop {
                 match queue.submit(submission.clone()).await {
-                    Ok(_) => break,
+                    Ok(place) => break Ok(place),
                     // No frame would take it the next time either. Records and submissions are smaller than that,
                     // so this is not expected.
                     Err(SubmitError::Refused(refusal)) => {
                         tracing::error!(%stream, %refusal, "messages are left out");
-                        break;
+                        break Err(SubmitError::Refused(refusal));
                     }
                     Err(error) => tracing::debug!(%stream, %error, "not appended yet"),
                 }
-                self.0.runtime.sleep(PAUSE).await;
-            }
+                runtime.sleep(PAUSE).await;
+            };
+            admitted.settle(result.as_ref());
         }
     }
 }
@@ -181,25 +203,18 @@ impl fmt::Debug for Options {
     }
 }
 
-/// Records in their order, in parts that a frame takes.
-fn submissions(records: Vec<Bytes>) -> Vec<Records> {
-    let mut submissions: Vec<RecordsMut> = Vec::new();
-    let mut bytes = usize::MAX;
-    for record in records {
-        match submissions.last_mut().filter(|_| bytes < SUBMITTED_BYTES) {
-            Some(open) => {
-                bytes += record.len();
-                open.push(&record);
-            }
-            None => {
-                bytes = record.len();
-                let mut open = RecordsMut::default();
-                open.push(&record);
-                submissions.push(open);
-            }
-        }
+/// Takes the records of the next submission: no more than a frame takes, and no more than `most`, but at least one.
+fn next_submission(records: &mut VecDeque<Bytes>, most: usize) -> Records {
+    let mut submission = RecordsMut::default();
+    let (mut count, mut bytes) = (0, 0);
+    while (count == 0 || (count < most && bytes < SUBMITTED_BYTES))
+        && let Some(record) = records.pop_front()
+    {
+        count += 1;
+        bytes += record.len();
+        submission.push(&record);
     }
-    submissions.into_iter().map(RecordsMut::freeze).collect()
+    submission.freeze()
 }
 
 #[cfg(test)]

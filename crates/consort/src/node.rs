@@ -179,6 +179,11 @@ impl Node {
         self.cluster.handle()
     }
 
+    /// Waits until all parts can do their work: databases have leaders, for example. It may never be so.
+    pub async fn ready(&self) {
+        join_all(self.running.iter().map(|part| part.ready())).await;
+    }
+
     /// Waits until the engine has failed for good, and says why. The node must then be stopped.
     pub async fn failed(&self) -> String {
         self.poison.wait().await

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::node::cores;
-use consort_cluster::{ApartRuntime, Appender, Collector, Lanes, Runtime, TokioRuntime};
+use consort_cluster::{ApartRuntime, Appender, Collector, FramesInFlight, Runtime, TokioRuntime};
 use consort_engines::Engine;
 use consort_kernel::{Entropy, Log, Store, SystemEntropy, Turns};
 use consort_server::{Cluster, IngressOptions, Ingresses, Metrics, POST_WITHIN, Peers};
@@ -77,13 +77,13 @@ impl Services {
             GIVE_UP_AFTER,
         );
         let appender = Arc::new(appender);
-        let lanes = match engine.lanes {
-            Some(count) => Lanes::Few(count),
-            None if engine.sole => Lanes::Joined,
-            None => Lanes::Unbounded,
+        let in_flight = match engine.frames_in_flight {
+            Some(count) => FramesInFlight::Few(count),
+            None if engine.sole => FramesInFlight::Joined,
+            None => FramesInFlight::Unbounded,
         };
         let collector =
-            Collector::new(Arc::clone(&appender), Arc::clone(&runtime), COLLECT_FOR, lanes);
+            Collector::new(Arc::clone(&appender), Arc::clone(&runtime), COLLECT_FOR, in_flight);
         let ingresses = Ingresses::new(IngressOptions {
             collector: collector.clone(),
             store: Arc::clone(&store),

@@ -188,29 +188,96 @@ fn value_location() -> Vec<String> {
     path.split('.').map(str::to_owned).collect()
 }
 
+/// A node by itself. Its servers and its folder live as long.
+struct Node {
+    process: Process,
+    client: Client,
+    _redis: RedisServer,
+    _port: Port,
+    _folder: TempDir,
+}
+
+impl Node {
+    /// Starts one with these lines in `[http]`.
+    async fn start(http: &str) -> Node {
+        let redis = RedisServer::start(RedisOptions::new()).await;
+        let folder = tempfile::tempdir().expect("a folder");
+        let port = Port::claim();
+        let path = config(&folder, &redis.url(), port.number());
+        let text = fs::read_to_string(&path).expect("it was written");
+        fs::write(&path, text.replace("[http]\n", &format!("[http]\n{http}\n"))).expect("a file");
+        let mut command = Command::new(PROGRAM);
+        command.args(["serve", "-c"]).arg(&path).stdin(Stdio::null()).current_dir(folder.path());
+        let process = Process::start(&command, &folder.path().join("log"));
+        let address = format!("127.0.0.1:{}", port.number());
+        let client = Client::new(&address, None).expect("an address");
+        Node { process, client, _redis: redis, _port: port, _folder: folder }
+    }
+
+    /// The status and the answer of one request.
+    async fn get(&self, path: &str, headers: &[(&'static str, &str)]) -> Option<(u16, Value)> {
+        let mut connection = Connection::new(self.client.clone(), Duration::from_secs(5));
+        let answer = connection.send(Method::GET, path, headers, "").await.ok()?;
+        Some((answer.status.as_u16(), serde_json::from_slice(&answer.body).ok()?))
+    }
+
+    /// The number where KEDA looks for it, once it is there.
+    async fn number(&self, headers: &[(&'static str, &str)]) -> Value {
+        let location = value_location();
+        let what =
+            format!("GET /cluster has the number; the node said:\n{}", self.process.output());
+        eventually(&what, PATIENCE, || async {
+            let (_, answer) = self.get("/cluster", headers).await?;
+            location.iter().try_fold(&answer, |value, name| value.get(name)).cloned()
+        })
+        .await
+    }
+}
+
 #[tokio::test]
 async fn keda_finds_the_number_where_the_example_says() {
-    let redis = RedisServer::start(RedisOptions::new()).await;
-    let folder = tempfile::tempdir().expect("a folder");
-    let port = Port::claim();
-    let path = config(&folder, &redis.url(), port.number());
-    let mut command = Command::new(PROGRAM);
-    command.args(["serve", "-c"]).arg(&path).stdin(Stdio::null()).current_dir(folder.path());
-    let node = Process::start(&command, &folder.path().join("log"));
-    let client = Client::new(&format!("127.0.0.1:{}", port.number()), None).expect("an address");
-    let what = format!("GET /cluster has the number; the node said:\n{}", node.output());
-    let location = value_location();
-    let found = eventually(&what, PATIENCE, || async {
-        let mut connection = Connection::new(client.clone(), Duration::from_secs(5));
-        let answer = connection.send(Method::GET, "/cluster", &[], "").await.ok()?;
-        let answer: Value = serde_json::from_slice(&answer.body).ok()?;
-        location.iter().try_fold(&answer, |value, name| value.get(name)).cloned()
-    })
-    .await;
-    assert_eq!(found, Value::from(1));
+    let node = Node::start("").await;
+    assert_eq!(node.number(&[]).await, Value::from(1));
     let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/keda.yaml"));
     let text = text.expect("the example is there");
     for setting in ["type: metrics-api", "targetValue: \"1\"", "/cluster\"", "fallback:"] {
         assert!(text.contains(setting), "{setting}");
     }
+}
+
+#[tokio::test]
+async fn keda_needs_the_token_that_the_example_has_as_a_secret() {
+    let node = Node::start("tokens = [\"0123456789abcdef\"]").await;
+    // As `authMode: bearer` sends it.
+    let number = node.number(&[("authorization", "Bearer 0123456789abcdef")]).await;
+    assert_eq!(number, Value::from(1));
+    for headers in [&[][..], &[("authorization", "Bearer fedcba9876543210")]] {
+        let (status, answer) = node.get("/cluster", headers).await.expect("an answer");
+        assert_eq!((status, answer.get("wanted")), (401, None), "{answer}");
+    }
+    let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/keda.yaml"));
+    let text = text.expect("the example is there");
+    for setting in ["authMode: bearer", "parameter: token", "name: consort-token"] {
+        assert!(text.contains(setting), "{setting}");
+    }
+}
+
+#[tokio::test]
+async fn a_decision_is_made_from_the_cores_and_the_processor_time_of_the_process() {
+    let node = Node::start("").await;
+    let cores = std::thread::available_parallelism().expect("cores are known").get() as u64;
+    let what = format!("the report shows the work; the node said:\n{}", node.process.output());
+    let load = eventually(&what, PATIENCE, || async {
+        // Answers are work.
+        for _ in 0..50 {
+            node.get("/cluster", &[]).await?;
+        }
+        let (_, answer) = node.get("/cluster", &[]).await?;
+        let evidence = answer.get("scaling")?.get("evidence")?;
+        assert_eq!(evidence["cores"], cores, "{evidence}");
+        // An idle node uses less.
+        evidence["load_millicores"].as_u64().filter(|load| *load > 50)
+    })
+    .await;
+    assert!(load <= 1000 * cores, "{load} of {cores} cores");
 }

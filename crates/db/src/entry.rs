@@ -22,7 +22,7 @@ pub const GROUP_ENTRIES: usize = 3;
 /// Most bytes of a group's parts: about 12 MiB.
 pub const GROUP_BYTES: usize = GROUP_ENTRIES * SLICE_BYTES;
 
-const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 /// The fields before a slice of the parts: version, epoch, time, SQLite, part k of m, chain, content.
 const HEADER_BYTES: usize = 1 + 8 + 8 + 4 + 1 + 1 + SchemaChain::LENGTH + 16;
 const SLICE_BYTES: usize = ENTRY_BYTES - HEADER_BYTES;

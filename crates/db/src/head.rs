@@ -4,7 +4,7 @@
 //! next head expects the very bytes of the present one, so a head that another worker has replaced
 //! fences off everything that was made from it (C4, H2).
 
-mod format;
+pub(crate) mod format;
 mod sight;
 
 use consort_kernel::Digest;

@@ -10,8 +10,10 @@ pub mod admin;
 mod bed;
 pub mod cells;
 pub mod db;
+pub mod dump;
 pub mod entry;
 pub mod follow;
+mod formats;
 pub mod hash;
 pub mod head;
 pub mod local;
@@ -34,5 +36,6 @@ mod wire;
 pub mod worker;
 pub mod write;
 
+pub use formats::FORMATS;
 pub use position::{DbPosition, DbPositionError};
 pub use wire::DbFormatError;

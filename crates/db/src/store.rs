@@ -20,7 +20,7 @@ use crate::write::commit::{HeadAnswer, IntendedEntry};
 use crate::write::schema_file::AppliedFile;
 
 /// The version of the cell of schema files.
-const FILES_VERSION: u8 = 1;
+pub(crate) const FILES_VERSION: u8 = 1;
 
 /// One database in the store. All clones are of the same one.
 #[derive(Clone, Debug)]

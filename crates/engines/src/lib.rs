@@ -14,4 +14,6 @@ pub mod redis;
 
 pub use embedded::Durability;
 pub use formats::FORMATS;
-pub use open::{Engine, OpenError, Options, open, open_inlet, open_publisher};
+pub use open::{
+    Engine, OpenError, Options, open, open_exclusive_inlet, open_inlet, open_publisher,
+};

@@ -60,14 +60,14 @@ pub struct Engine {
     /// so what those held is free at once. True for memory and embedded, where one process has it all.
     pub sole: bool,
     /// How many frames a node should have on their way into the log at once, where more would not be faster.
-    pub lanes: Option<usize>,
+    pub frames_in_flight: Option<usize>,
     /// What it is and how durable, in sentences for whoever starts the node.
     pub report: Vec<String>,
 }
 
 /// Frames of a round. One keeps RabbitMQ busy for some 0.5 to 1 ms of the processor's time, whatever it holds: with
 /// more of them at once they are smaller, and no more records come in.
-const BROKER_LANES: usize = 4;
+const BROKER_FRAMES: usize = 4;
 
 /// Why an engine cannot be opened. No message holds a secret.
 #[derive(Debug, thiserror::Error)]
@@ -151,6 +151,19 @@ pub async fn open_inlet(
     }
 }
 
+/// As [`open_inlet`], where nobody else consumes the queue meanwhile: while another consumer does, a take tells so and
+/// tries again. RabbitMQ knows this of classic queues; with others, the queue's owner declares a single active consumer.
+pub async fn open_exclusive_inlet(
+    url: &str,
+    queue: &str,
+    tls_ca: Option<&Path>,
+) -> Result<Arc<dyn Inlet>, OpenError> {
+    match url.split(':').next().unwrap_or_default() {
+        "amqp" | "amqps" => Ok(Arc::new(RabbitInlet::open(url, queue, tls_ca).await?.exclusive())),
+        _ => open_inlet(url, queue, tls_ca).await,
+    }
+}
+
 /// The way to an exchange of somebody else, at `amqp://…` or `amqps://…`; the empty exchange leads to the queue
 /// that `routing_key` names. `tls_ca` is as with [`open_inlet`].
 ///
@@ -184,7 +197,7 @@ fn open_memory(options: &Options) -> Engine {
         store,
         poison: Poison::new(),
         sole: true,
-        lanes: None,
+        frames_in_flight: None,
         report: vec!["engine: memory; nothing survives the end of this process".into()],
     }
 }
@@ -210,7 +223,7 @@ async fn open_embedded(options: &Options) -> Result<Engine, OpenError> {
     let report = vec![describe(&path, durability)];
     let (log, lease_store) = (Arc::new(log), Arc::new(store.for_leases()));
     let store = Arc::new(store);
-    Ok(Engine { log, store, lease_store, poison, sole: true, lanes: None, report })
+    Ok(Engine { log, store, lease_store, poison, sole: true, frames_in_flight: None, report })
 }
 
 async fn open_redis(options: &Options) -> Result<Engine, OpenError> {
@@ -228,10 +241,10 @@ async fn open_redis(options: &Options) -> Result<Engine, OpenError> {
             Arc::new(RabbitLog::open(broker, namespace, tls_ca).await?)
         }
     };
-    let lanes = options.broker.as_ref().map(|_| BROKER_LANES);
+    let frames_in_flight = options.broker.as_ref().map(|_| BROKER_FRAMES);
     let lease_store = Arc::new(store.for_leases());
     let (store, poison) = (Arc::new(store), Poison::new());
-    Ok(Engine { log, store, lease_store, poison, sole: false, lanes, report })
+    Ok(Engine { log, store, lease_store, poison, sole: false, frames_in_flight, report })
 }
 
 fn describe(path: &Path, durability: Durability) -> String {

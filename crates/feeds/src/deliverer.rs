@@ -14,7 +14,7 @@
 //!    request. So what A had under way has ended, or was given up, and its connection with it.
 //! 3. If A was stopped in between, by the operating system, and sends after all when it wakes, A finds at
 //!    the end that the cell is not its own any more. It then moves the cursor *back* to where its
-//!    request began ([`Lane::give_back`]), and B delivers all of it again, the newest revisions last. An
+//!    request began ([`SinkFeed::give_back`]), and B delivers all of it again, the newest revisions last. An
 //!    attempt is a task of its own and is not ended with the role, so that it comes to this.
 //!
 //! What is left is a request that outlives its process on the network for longer than the wait.
@@ -59,7 +59,7 @@ const TELL_EVERY: u32 = 20;
 
 /// One feed of one shard on its way to one sink.
 #[derive(Debug)]
-pub(crate) struct Lane {
+pub(crate) struct SinkFeed {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) entropy: Arc<dyn Entropy>,
@@ -82,7 +82,7 @@ pub(crate) struct Lane {
 /// The cell of the cursor, and the parked subjects that were read after it. Whoever changes one of the parked subjects
 /// changes the cell as well, so a commit that expects the cell vouches for both.
 #[derive(Clone, Debug)]
-struct LaneState {
+struct SinkFeedState {
     found: Found,
     parked: ParkedSubjects,
 }
@@ -93,8 +93,8 @@ enum Step {
     Nothing,
     /// The cell may have changed: look again.
     Again,
-    Deliver(LaneState, Vec<FeedEntry>),
-    Release(LaneState, Subject),
+    Deliver(SinkFeedState, Vec<FeedEntry>),
+    Release(SinkFeedState, Subject),
 }
 
 /// Why a step could not be made.
@@ -118,13 +118,13 @@ impl Hindrance {
 #[derive(Debug)]
 struct Attempted {
     /// The state afterwards; none if it is to be read again.
-    state: Option<LaneState>,
+    state: Option<SinkFeedState>,
     /// Rows that are settled.
     settled: usize,
     hindrance: Option<Hindrance>,
 }
 
-impl Lane {
+impl SinkFeed {
     /// Works until the tenure ends.
     pub(crate) async fn run(self: Arc<Self>, mut tenure: Tenure) {
         let (mut state, mut failures, mut counted) = (None, 0, None);
@@ -181,7 +181,7 @@ impl Lane {
     /// Makes an attempt. Also tells whether more rows wait behind it.
     async fn deliver(
         self: &Arc<Self>,
-        claimed: LaneState,
+        claimed: SinkFeedState,
         entries: Vec<FeedEntry>,
     ) -> (Attempted, bool) {
         self.says.in_hand(&self.spec.feed, self.runtime.elapsed());
@@ -195,7 +195,7 @@ impl Lane {
 
     /// Says what hinders it, and for how long it is to rest.
     fn tell(&self, hindrance: Hindrance, failures: u32) -> Duration {
-        let Lane { sink_name, shard, .. } = self;
+        let SinkFeed { sink_name, shard, .. } = self;
         let feed = &self.spec.feed;
         match hindrance {
             Hindrance::Trouble { reason, after } => {
@@ -236,31 +236,31 @@ impl Lane {
         self.send == SendMode::Pieces && self.spec.payload.subjects().is_some()
     }
 
-    async fn load(&self) -> Result<LaneState, String> {
+    async fn load(&self) -> Result<SinkFeedState, String> {
         let found = self.cell.read().await?;
-        let Lane { store, shard, sink_name, spec, .. } = self;
+        let SinkFeed { store, shard, sink_name, spec, .. } = self;
         let parked = match self.parks_subjects() {
             true => ParkedSubjects::load(&**store, *shard, sink_name, &spec.feed).await?,
             false => ParkedSubjects::default(),
         };
         self.says.parked(&spec.feed, parked.waiting());
-        Ok(LaneState { found, parked })
+        Ok(SinkFeedState { found, parked })
     }
 
     /// Wakes when an operator asks for a release, if there is something to release.
-    fn release_watch(&self, state: Option<&LaneState>) -> Option<Wake> {
+    fn release_watch(&self, state: Option<&SinkFeedState>) -> Option<Wake> {
         let waiting = state.map_or(0, |state| state.parked.waiting());
         let key = names::release_news(&self.sink_name, &self.spec.feed);
         (waiting > 0).then(|| self.store.watch(self.shard, &key))
     }
 
-    /// Finds the next thing to do, and makes sure that this lane may do it.
-    async fn step(&self, state: Option<LaneState>) -> Result<Step, Hindrance> {
+    /// Finds the next thing to do, and makes sure that this sink feed may do it.
+    async fn step(&self, state: Option<SinkFeedState>) -> Result<Step, Hindrance> {
         let mut state = match state {
             Some(state) => state,
             None => self.load().await.map_err(Hindrance::trouble)?,
         };
-        let Lane { store, shard, sink_name, spec, .. } = self;
+        let SinkFeed { store, shard, sink_name, spec, .. } = self;
         // First the watch, then the look: a request in between wakes the wait.
         let wake = self.release_watch(Some(&state));
         if wake.is_some() {
@@ -307,12 +307,12 @@ impl Lane {
         }
     }
 
-    /// Makes this lane the holder of the cell. None if the cell is to be looked at again.
-    async fn claim(&self, state: LaneState) -> Result<Option<LaneState>, String> {
-        let LaneState { found, parked } = state;
+    /// Makes this sink feed the holder of the cell. None if the cell is to be looked at again.
+    async fn claim(&self, state: SinkFeedState) -> Result<Option<SinkFeedState>, String> {
+        let SinkFeedState { found, parked } = state;
         let before = found.stand.holder;
         if before == Some(self.me) {
-            return Ok(Some(LaneState { found, parked }));
+            return Ok(Some(SinkFeedState { found, parked }));
         }
         let stand = found.stand.held_by(Some(self.me));
         let Changed::Done(found) = self.cell.change(&found, stand, Vec::new()).await? else {
@@ -321,7 +321,7 @@ impl Lane {
         let alive = before.filter(|holder| !self.sole || holder.process == self.me.process);
         if alive.is_none() {
             // The cell was as it was found, so the parked subjects that were read after it are still the same.
-            return Ok(Some(LaneState { found, parked }));
+            return Ok(Some(SinkFeedState { found, parked }));
         }
         // The holder before may have begun a request just before the claim.
         let time = self.timing.request_within + self.timing.slack;

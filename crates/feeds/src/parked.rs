@@ -98,8 +98,25 @@ pub async fn newest(store: &dyn Store, sink: &Name, most: usize) -> Result<Vec<L
 #[cfg(test)]
 mod tests {
     use super::*;
+    use consort_kernel::memory::MemoryStore;
     use consort_kernel::{Commit, Note, Operation, SystemClock, memory};
+    use futures::poll;
+    use std::pin::pin;
     use std::sync::Arc;
+    use std::task::Poll;
+
+    /// A store of two shards, with parked changes of the greatest length in the second.
+    async fn parked(sink: &Name, many: u64) -> MemoryStore {
+        let (_, store) = memory::open(2, Arc::new(SystemClock::default()));
+        let feed = Name::new("rows.v").unwrap();
+        let row = format!("\"{}\"", "x".repeat(ROW_MOST - 2));
+        for number in 0..many {
+            let entry = Parked::new(&feed, number, "no", Some(row.clone())).encode();
+            let note = Note { feed: names::parked(sink).unwrap(), entry };
+            store.commit(Shard(1), Commit::of([Operation::Append(note)])).await.unwrap();
+        }
+        store
+    }
 
     #[test]
     fn version_1_is_read_in_every_release() {
@@ -114,14 +131,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_list_is_bounded_in_bytes_and_shows_the_newest() {
-        let (_, store) = memory::open(2, Arc::new(SystemClock::default()));
-        let (sink, feed) = (Name::new("s").unwrap(), Name::new("rows.v").unwrap());
-        let row = format!("\"{}\"", "x".repeat(ROW_MOST - 2));
-        for number in 0..100 {
-            let entry = Parked::new(&feed, number, "no", Some(row.clone())).encode();
-            let note = Note { feed: names::parked(&sink).unwrap(), entry };
-            store.commit(Shard(1), Commit::of([Operation::Append(note)])).await.unwrap();
-        }
+        let sink = Name::new("s").unwrap();
+        let store = parked(&sink, 100).await;
         let shown = newest(&store, &sink, 100).await.unwrap();
         let numbers: Vec<u64> = shown
             .iter()
@@ -132,6 +143,20 @@ mod tests {
             .collect();
         let half = PAGE_BYTES as u64 / 2 / ROW_MOST as u64;
         assert_eq!(numbers, Vec::from_iter(100 - half..100), "a half is the share of a shard");
+    }
+
+    #[tokio::test]
+    async fn a_long_list_is_decoded_in_steps() {
+        let sink = Name::new("s").unwrap();
+        let store = parked(&sink, 20).await;
+        let (mut reading, mut yields) = (pin!(newest(&store, &sink, 100)), 0);
+        let lines = loop {
+            match poll!(&mut reading) {
+                Poll::Ready(lines) => break lines.unwrap(),
+                Poll::Pending => yields += 1,
+            }
+        };
+        assert_eq!((lines.len(), yields), (20, 20), "each change is larger than a step");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Subjects that a sink does not get, because it refused one of their changes for good.
 //!
-//! Each has a cell in the shard of its feed. Only the holder of the lane's cursor writes these cells, in commits that
+//! Each has a cell in the shard of its feed. Only the holder of the sink feed's cursor writes these cells, in commits that
 //! change the cursor's cell as well: a deliverer that has read both knows all parked subjects. An operator asks for a
 //! release through a cell of its own, which expects the subject to be parked.
 
@@ -80,12 +80,12 @@ fn shortened(reason: &str) -> String {
     reason[..reason.floor_char_boundary(REASON_MOST)].to_owned()
 }
 
-/// The parked subjects of a lane: one feed of one shard on its way to one sink.
+/// The parked subjects of a sink feed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ParkedSubjects(BTreeMap<Subject, ParkedSubject>);
 
 impl ParkedSubjects {
-    /// Reads the cells of a lane.
+    /// Reads the cells of a sink feed.
     pub(crate) async fn load(
         store: &dyn Store,
         shard: Shard,
@@ -141,7 +141,7 @@ pub(crate) fn put(sink: &Name, feed: &Name, cell: &ParkedSubject) -> Operation {
     Operation::Put { key, value: format::encode(cell) }
 }
 
-/// The subjects of a lane that an operator has asked to release.
+/// The subjects of a sink feed that an operator has asked to release.
 pub(crate) async fn asked_releases(
     store: &dyn Store,
     shard: Shard,

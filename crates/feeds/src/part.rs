@@ -12,7 +12,7 @@ use futures::FutureExt as _;
 use futures::future::{BoxFuture, join_all};
 
 use crate::cell::{CursorCell, Holder};
-use crate::deliverer::Lane;
+use crate::deliverer::SinkFeed;
 use crate::figures::{Figures, SinkFigures};
 use crate::marks::Keep;
 use crate::names;
@@ -205,10 +205,10 @@ impl FeedsPart {
         let says = Says::new(tenure.clone());
         let Options { store, runtime, entropy, sole, timing, .. } = &self.options;
         let me = Holder { process: self.process, tenure: entropy.next() };
-        let lane = |spec: &Arc<FeedSpec>| {
+        let sink_feed = |spec: &Arc<FeedSpec>| {
             let key = names::cursor(&outlet.name, &spec.feed);
             let (store, runtime) = (Arc::clone(store), Arc::clone(runtime));
-            Arc::new(Lane {
+            Arc::new(SinkFeed {
                 cell: CursorCell {
                     store: Arc::clone(&store),
                     runtime: Arc::clone(&runtime),
@@ -231,10 +231,10 @@ impl FeedsPart {
                 says: says.clone(),
             })
         };
-        let lanes: Vec<Arc<Lane>> = outlet.feeds.iter().map(lane).collect();
+        let sink_feeds: Vec<Arc<SinkFeed>> = outlet.feeds.iter().map(sink_feed).collect();
         async move {
             tenure.ready();
-            join_all(lanes.into_iter().map(|lane| lane.run(tenure.clone()))).await;
+            join_all(sink_feeds.into_iter().map(|sink_feed| sink_feed.run(tenure.clone()))).await;
             Ended::Drained
         }
         .boxed()

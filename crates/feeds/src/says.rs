@@ -1,4 +1,4 @@
-//! What the lanes of one role say of themselves, put together as the role's own words.
+//! What the sink feeds of one role say of themselves, put together as the role's own words.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use consort_cluster::Tenure;
 use consort_kernel::Name;
 use parking_lot::Mutex;
 
-/// The words of all lanes of a role. All clones are of the same.
+/// The words of all sink feeds of a role. All clones are of the same.
 #[derive(Clone, Debug)]
 pub(crate) struct Says {
     tenure: Tenure,
-    lanes: Arc<Mutex<BTreeMap<Name, Words>>>,
+    feeds: Arc<Mutex<BTreeMap<Name, Words>>>,
 }
 
 #[derive(Debug, Default)]
@@ -31,61 +31,61 @@ struct Words {
 
 impl Says {
     pub(crate) fn new(tenure: Tenure) -> Says {
-        Says { tenure, lanes: Arc::default() }
+        Says { tenure, feeds: Arc::default() }
     }
 
     /// Nothing is left to deliver.
-    pub(crate) fn idle(&self, lane: &Name) {
-        self.change(lane, |words| {
+    pub(crate) fn idle(&self, feed: &Name) {
+        self.change(feed, |words| {
             (words.since, words.trouble, words.alarm, words.full) = (None, None, None, None);
         });
     }
 
     /// So many subjects are parked.
-    pub(crate) fn parked(&self, lane: &Name, parked: usize) {
-        self.lanes.lock().entry(lane.clone()).or_default().parked = parked;
+    pub(crate) fn parked(&self, feed: &Name, parked: usize) {
+        self.feeds.lock().entry(feed.clone()).or_default().parked = parked;
     }
 
-    /// How many subjects the other lanes of the role have parked.
-    pub(crate) fn parked_by_others(&self, lane: &Name) -> usize {
-        let lanes = self.lanes.lock();
-        lanes.iter().filter(|(name, _)| *name != lane).map(|(_, words)| words.parked).sum()
+    /// How many subjects the other feeds of the role have parked.
+    pub(crate) fn parked_by_others(&self, feed: &Name) -> usize {
+        let feeds = self.feeds.lock();
+        feeds.iter().filter(|(name, _)| *name != feed).map(|(_, words)| words.parked).sum()
     }
 
     /// There are rows, seen at this local time.
-    pub(crate) fn in_hand(&self, lane: &Name, now: Duration) {
-        self.change(lane, |words| {
+    pub(crate) fn in_hand(&self, feed: &Name, now: Duration) {
+        self.change(feed, |words| {
             words.since.get_or_insert(now);
         });
     }
 
     /// Since when there have been undelivered rows.
-    pub(crate) fn since(&self, lane: &Name) -> Option<Duration> {
-        self.lanes.lock().get(lane).and_then(|words| words.since)
+    pub(crate) fn since(&self, feed: &Name) -> Option<Duration> {
+        self.feeds.lock().get(feed).and_then(|words| words.since)
     }
 
     /// So many rows are settled; those that are left are younger.
-    pub(crate) fn applied(&self, lane: &Name, rows: usize) {
+    pub(crate) fn applied(&self, feed: &Name, rows: usize) {
         if rows > 0 {
-            self.change(lane, |words| {
+            self.change(feed, |words| {
                 (words.since, words.trouble, words.full) = (None, None, None);
                 words.applied += rows as u64;
             });
         }
     }
 
-    pub(crate) fn trouble(&self, lane: &Name, trouble: Option<String>) {
-        self.change(lane, |words| words.trouble = trouble);
+    pub(crate) fn trouble(&self, feed: &Name, trouble: Option<String>) {
+        self.change(feed, |words| words.trouble = trouble);
     }
 
-    pub(crate) fn alarm(&self, lane: &Name, alarm: Option<String>) {
-        self.change(lane, |words| words.alarm = alarm);
+    pub(crate) fn alarm(&self, feed: &Name, alarm: Option<String>) {
+        self.change(feed, |words| words.alarm = alarm);
     }
 
     /// Tells whether that is news.
-    pub(crate) fn full(&self, lane: &Name, full: Option<String>) -> bool {
+    pub(crate) fn full(&self, feed: &Name, full: Option<String>) -> bool {
         let mut is_news = false;
-        self.change(lane, |words| {
+        self.change(feed, |words| {
             is_news = words.full != full;
             words.full = full;
         });
@@ -93,26 +93,26 @@ impl Says {
     }
 
     /// Tells whether that is news.
-    pub(crate) fn stopped(&self, lane: &Name, stopped: Option<String>) -> bool {
+    pub(crate) fn stopped(&self, feed: &Name, stopped: Option<String>) -> bool {
         let same = |words: &Words| words.stopped == stopped;
-        if self.lanes.lock().get(lane).map_or(stopped.is_none(), same) {
+        if self.feeds.lock().get(feed).map_or(stopped.is_none(), same) {
             return false;
         }
-        self.change(lane, |words| words.stopped = stopped);
+        self.change(feed, |words| words.stopped = stopped);
         true
     }
 
-    fn change(&self, lane: &Name, change: impl FnOnce(&mut Words)) {
-        let mut lanes = self.lanes.lock();
-        change(lanes.entry(lane.clone()).or_default());
-        let oldest = lanes.values().filter_map(|words| words.since).min();
-        let troubles = lanes.values().filter_map(|words| {
+    fn change(&self, feed: &Name, change: impl FnOnce(&mut Words)) {
+        let mut feeds = self.feeds.lock();
+        change(feeds.entry(feed.clone()).or_default());
+        let oldest = feeds.values().filter_map(|words| words.since).min();
+        let troubles = feeds.values().filter_map(|words| {
             words.full.as_ref().or(words.alarm.as_ref()).or(words.trouble.as_ref())
         });
         let troubles: Vec<&str> = troubles.map(String::as_str).collect();
         let trouble = (!troubles.is_empty()).then(|| troubles.join("; "));
-        let stopped = lanes.values().find_map(|words| words.stopped.clone());
-        let applied = lanes.values().map(|words| words.applied).sum();
+        let stopped = feeds.values().find_map(|words| words.stopped.clone());
+        let applied = feeds.values().map(|words| words.applied).sum();
         self.tenure.say(|gauge| {
             gauge.lag = Some(Duration::ZERO);
             gauge.in_hand_since = oldest;

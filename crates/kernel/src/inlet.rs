@@ -77,4 +77,8 @@ pub trait Inlet: Send + Sync + fmt::Debug {
     /// messages come again. On a fault, and when the call is dropped before it ends, the session may end,
     /// so that what was not settled comes again; settling once more does no harm.
     async fn settle(&self, tags: &[Tag]) -> Result<(), Fault>;
+
+    /// Ends the session, so that what was taken and not settled comes again, to this consumer or another. The next
+    /// [`take`](Self::take) begins another one. A consumer calls it when it gives the queue up.
+    fn release(&self) {}
 }

@@ -1,13 +1,15 @@
-//! Consort's HTTP side: an accept loop in which everything is bounded, and the answers every node
-//! gives (`/healthz`, `/readyz`, `/metrics`, `/cluster`, problems).
+//! Consort's network side: an HTTP accept loop in which everything is bounded, the answers every node gives
+//! (`/healthz`, `/readyz`, `/metrics`, `/cluster`, problems), and datagrams ([`udp`]).
 //!
 //! This is the only crate that serves HTTP, and so the only one that knows axum, and hyper as a server
 //! does. It knows the parts and serves each of them in a module of its own ([`streams`], [`views`],
-//! [`feeds`], [`once`]). It knows no engine: it reaches logs and stores by their contracts alone.
+//! [`feeds`], [`glue`], [`once`]). All parts that take input do so by [`ingress`]. It knows no engine: it reaches
+//! logs and stores by their contracts alone.
 //!
 //! The accept loop and the door know no part, with one exception: [`Options`] hands them the [`Probe`]s for
-//! `/readyz`, one [`Router`](axum::Router) with all routes, those with [`LongBodies`], and the [`Metrics`] to
-//! show. The exception is [`Express`], the short way for single events, which knows the [`streams`].
+//! `/readyz`, one [`Router`](axum::Router) with all routes, those with [`LongBodies`], those that are open to
+//! tenants ([`TenantRoutes`]), and the [`Metrics`] to show. The exception is [`Express`], the short way for single
+//! events, which knows the [`streams`].
 //!
 //! A server is [`Options`], [`Server::bind`], [`Server::run`] with a shutdown future, and a
 //! cloneable [`Handle`].
@@ -43,6 +45,8 @@ mod tokens;
 pub mod udp;
 pub mod views;
 mod web;
+#[cfg(test)]
+mod yields;
 
 pub use axum;
 pub use prometheus_client;

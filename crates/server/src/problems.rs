@@ -317,7 +317,7 @@ problems! {
         "Use a path that `GET /` lists.";
     NOT_HALTED = "not-halted", CONFLICT,
         "The place is not that of a piece that halts the document.",
-        "Read the document's state again; somebody may have decided already.";
+        "Read the document's state again; another operator may have decided already.";
     NOT_JOINED = "not-joined", SERVICE_UNAVAILABLE,
         "The node has not joined its cluster yet.",
         "Wait until `GET /readyz` answers 200.";

@@ -76,7 +76,7 @@ pub struct Drained {
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     #[error(
-        "{0} is reachable from other machines, and without access tokens anybody there could \
+        "{0} is reachable from other machines, and without access tokens their users could \
          use this node; set [http] tokens (or tokens_file), or listen on 127.0.0.1"
     )]
     NeedsTokens(SocketAddr),

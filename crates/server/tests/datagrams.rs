@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use consort_cluster::{Appender, Collector, Lanes, TokioRuntime};
+use consort_cluster::{Appender, Collector, FramesInFlight, TokioRuntime};
 use consort_kernel::{
     AppendError, Cursor, Fault, Frame, Log, LogEntry, Most, Name, Partition, ReadError,
     SeededEntropy, SystemClock, memory,
@@ -80,7 +80,7 @@ async fn a_log_that_takes_nothing_costs_bounded_memory() {
     let millisecond = Duration::from_millis(1);
     let mut metrics = Metrics::new("0");
     let collector =
-        Collector::new(Arc::new(appender), runtime.clone(), millisecond, Lanes::Unbounded);
+        Collector::new(Arc::new(appender), runtime.clone(), millisecond, FramesInFlight::Unbounded);
     let ingresses = Ingresses::new(IngressOptions {
         collector,
         store: Arc::clone(&store),

@@ -29,7 +29,7 @@ pub(crate) struct Fault {
 /// The settings and counters of a proxy.
 #[derive(Debug)]
 pub(crate) struct Link {
-    lanes: [Lane; 2],
+    halves: [Half; 2],
     /// Counts the cuts: a connection ends when it changes.
     cuts: watch::Sender<u64>,
     refuse: AtomicBool,
@@ -37,7 +37,7 @@ pub(crate) struct Link {
 }
 
 #[derive(Debug, Default)]
-struct Lane {
+struct Half {
     fault: watch::Sender<Fault>,
     /// The bytes that may pass before the cut.
     budget: Mutex<Option<u64>>,
@@ -61,7 +61,7 @@ impl Drop for Attachment {
 impl Link {
     pub(crate) fn new() -> Link {
         Link {
-            lanes: [Lane::default(), Lane::default()],
+            halves: [Half::default(), Half::default()],
             cuts: watch::Sender::new(0),
             refuse: AtomicBool::new(false),
             open: Arc::new(AtomicUsize::new(0)),
@@ -69,15 +69,15 @@ impl Link {
     }
 
     pub(crate) fn set_fault(&self, direction: Direction, change: impl FnOnce(&mut Fault)) {
-        self.lane(direction).fault.send_modify(change);
+        self.half(direction).fault.send_modify(change);
     }
 
     pub(crate) fn set_budget(&self, direction: Direction, bytes: Option<u64>) {
-        *self.lane(direction).budget.lock().expect("no holder of this lock panics") = bytes;
+        *self.half(direction).budget.lock().expect("no holder of this lock panics") = bytes;
     }
 
     pub(crate) fn passed(&self, direction: Direction) -> u64 {
-        self.lane(direction).passed.load(Ordering::SeqCst)
+        self.half(direction).passed.load(Ordering::SeqCst)
     }
 
     pub(crate) fn cut(&self) {
@@ -101,10 +101,10 @@ impl Link {
         Attachment { cuts: self.cuts.subscribe(), open: self.open.clone() }
     }
 
-    fn lane(&self, direction: Direction) -> &Lane {
+    fn half(&self, direction: Direction) -> &Half {
         match direction {
-            Direction::ToServer => &self.lanes[0],
-            Direction::ToClient => &self.lanes[1],
+            Direction::ToServer => &self.halves[0],
+            Direction::ToClient => &self.halves[1],
         }
     }
 }
@@ -149,20 +149,20 @@ async fn pump(
     from: impl AsyncRead + Unpin,
     to: impl AsyncWrite + Unpin,
 ) -> io::Result<()> {
-    let lane = link.lane(direction);
+    let half = link.half(direction);
     let (send, receive) = mpsc::channel(CHUNKS_UNDER_WAY);
-    tokio::try_join!(take(lane, from, send), hand_over(link, lane, to, receive))?;
+    tokio::try_join!(take(half, from, send), hand_over(link, half, to, receive))?;
     Ok(())
 }
 
 /// Reads chunks and gives each the time at which it is to arrive. While bytes are swallowed, so is
 /// the end of the stream.
 async fn take(
-    lane: &Lane,
+    half: &Half,
     mut from: impl AsyncRead + Unpin,
     send: mpsc::Sender<(Instant, Vec<u8>)>,
 ) -> io::Result<()> {
-    let mut faults = lane.fault.subscribe();
+    let mut faults = half.fault.subscribe();
     let mut lost = false;
     let mut ended = false;
     let mut chunk = vec![0; CHUNK];
@@ -194,15 +194,15 @@ async fn take(
 /// of the stream on.
 async fn hand_over(
     link: &Link,
-    lane: &Lane,
+    half: &Half,
     mut to: impl AsyncWrite + Unpin,
     mut receive: mpsc::Receiver<(Instant, Vec<u8>)>,
 ) -> io::Result<()> {
     while let Some((arrival, chunk)) = receive.recv().await {
         tokio::time::sleep_until(arrival).await;
-        let (size, cut) = lane.spend(chunk.len());
+        let (size, cut) = half.spend(chunk.len());
         to.write_all(&chunk[..size]).await?;
-        lane.passed.fetch_add(size as u64, Ordering::SeqCst);
+        half.passed.fetch_add(size as u64, Ordering::SeqCst);
         if cut {
             link.cut();
             return Err(io::ErrorKind::ConnectionReset.into());
@@ -211,7 +211,7 @@ async fn hand_over(
     to.shutdown().await
 }
 
-impl Lane {
+impl Half {
     /// How many of these bytes may pass, and whether the connections are to be cut after them.
     fn spend(&self, wanted: usize) -> (usize, bool) {
         let mut budget = self.budget.lock().expect("no holder of this lock panics");

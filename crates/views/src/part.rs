@@ -158,6 +158,7 @@ impl StreamsPart {
             inlet: Arc::clone(inlet),
             stream: stream.name.clone(),
             judge: Arc::new(StreamMessages { stream: Arc::clone(stream), store }),
+            admission: Arc::new(queue_consumer::Unlimited),
             collector,
             runtime,
         }

@@ -39,6 +39,10 @@ impl Account {
 
     /// A partition whose log is not applied to its end.
     pub(super) fn unapplied(&self, world: &World) -> Option<String> {
+        let unsettled = self.stage.queue.unsettled();
+        if unsettled > 0 {
+            return Some(format!("{unsettled} messages of the queue are not settled"));
+        }
         (0..PARTITIONS).find_map(|index| {
             let at = self.stage.partition(index);
             let last = world.entries(&at).ok()?.last()?.offset;
@@ -64,10 +68,12 @@ impl Account {
         for index in 0..PARTITIONS {
             let entries = world.entries(&stage.partition(index));
             let entries: Vec<LogEntry> = entries.map_err(|error| error.to_string())?;
+            let entries = fresh(&entries);
+            stage.requests.hold(index, &entries, &mut self.coverage)?;
+            let messages = stage.queue.holds(index, &entries)?;
+            self.coverage.add("messages of a queue", messages);
             let mut reference = ReferenceFold::new((*stage.collection).clone());
-            for entry in fresh(&entries) {
-                reference.take(index, 0, entry);
-            }
+            entries.iter().for_each(|entry| reference.take(index, 0, entry));
             self.cover(&reference);
             equal("rows", index, stored.rows.get(&index), &reference.rows)?;
             equal("rejects", index, stored.rejects.get(&index), &reference.rejects)?;

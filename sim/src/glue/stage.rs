@@ -8,9 +8,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use consort_cluster::mutation::Mutation;
 use consort_cluster::worker::{self, Control};
-use consort_cluster::{Appender, Collector, Ended, Lanes, Part, Role, Runtime, Tenure};
+use consort_cluster::{
+    Appender, Collector, Ended, FramesInFlight, Part, Role, Runtime, Tenure, queue_consumer,
+};
 use consort_glue::fold::FoldRules;
-use consort_glue::part::{GlueOptions, GluePart, TIMER};
+use consort_glue::part::{CollectionQueue, GlueOptions, GluePart, TIMER};
 use consort_glue::stored::word::{PART, Replacement};
 use consort_glue::stored::{Condition, DocumentHead, GlueWord, SourceNumber, WordAction};
 use consort_glue::{
@@ -24,13 +26,15 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
 use super::GlueTwist;
+use super::queue::{QUEUE, SimInlet, SimJudge, SimQueue};
+use super::requests::{Requests, WatchedLog};
 use crate::dice::Dice;
 use crate::runtime::NodeRuntime;
 use crate::world::{World, at_once};
 
 pub(super) const PARTITIONS: u32 = 3;
 const TENANTS: [&str; 2] = ["one", "two"];
-const IDS: [&str; 3] = ["a", "b", "c"];
+pub(super) const IDS: [&str; 3] = ["a", "b", "c"];
 const SOURCES: [&str; 2] = ["s", "t"];
 const KEYS: [&str; 4] = ["k", "l", "m", "n"];
 
@@ -49,6 +53,8 @@ pub(super) struct GlueStage {
     /// What the engine really holds.
     store: Arc<MemoryStore>,
     stopped: AtomicBool,
+    pub(super) requests: Requests,
+    pub(super) queue: Arc<SimQueue>,
     /// The next number of each document and source, for all senders together.
     numbers: Mutex<BTreeMap<(usize, usize, usize), u64>>,
 }
@@ -69,18 +75,30 @@ impl GlueStage {
             Ok(cells) => cells,
             Err(error) => panic!("the stage is built wrongly: {error}"),
         };
+        let queue = SimQueue::default();
+        // Runs that have everything all the time look alike: in every other one the queue stays empty.
+        if dice.per_mille(500) {
+            queue.stop();
+        }
         GlueStage {
             collection: Arc::new(collection),
             cells,
             shards: world.store.shards(),
             store: Arc::clone(&world.store),
             stopped: AtomicBool::new(false),
+            requests: Requests::default(),
+            queue: Arc::new(queue),
             numbers: Mutex::default(),
         }
     }
 
     pub(super) fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
+        self.queue.stop();
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
     }
 
     pub(super) fn partition(&self, index: u32) -> Partition {
@@ -101,7 +119,8 @@ impl GlueStage {
     pub(super) fn roles(&self) -> Vec<Role> {
         let worker = |index| worker::role(self.cells.stream(), index);
         let timer = Role::new(TIMER, self.collection.name.clone());
-        (0..PARTITIONS).map(worker).chain([timer]).collect()
+        let consumer = queue_consumer::role(format!("{}/{QUEUE}", self.collection.name));
+        (0..PARTITIONS).map(worker).chain([timer, consumer]).collect()
     }
 }
 
@@ -110,12 +129,13 @@ impl GlueStage {
 pub(super) struct GlueStation {
     part: GluePart,
     appender: Arc<Appender>,
+    collector: Collector,
     mutation: Option<Mutation>,
 }
 
 impl GlueStation {
     pub(super) fn new(
-        stage: &GlueStage,
+        stage: &Arc<GlueStage>,
         world: &World,
         node: u32,
         twist: Option<GlueTwist>,
@@ -123,33 +143,49 @@ impl GlueStation {
         let (mutation, rules) = match twist {
             Some(GlueTwist::Worker(mutation)) => (Some(mutation), FoldRules::default()),
             Some(GlueTwist::Fold(rule)) => (None, FoldRules::without(rule)),
-            None => (None, FoldRules::default()),
+            Some(GlueTwist::TicketIgnored | GlueTwist::TriesLate | GlueTwist::SecondTaker)
+            | None => (None, FoldRules::default()),
         };
         let log: Arc<dyn Log> = world.node_log(node);
+        let log: Arc<dyn Log> =
+            Arc::new(WatchedLog::new(log, world.runtime(node), Arc::clone(stage)));
         let store: Arc<dyn Store> = world.node_store(node);
         let runtime: Arc<dyn Runtime> = world.runtime(node);
         let entropy: Arc<dyn Entropy> = world.entropy.clone();
-        let appender = Arc::new(Appender::new(
+        let appender = Appender::new(
             Arc::clone(&log),
             Arc::clone(&store),
             Arc::clone(&runtime),
             Arc::clone(&entropy),
             Duration::from_secs(5),
-        ));
+        );
+        let appender = Arc::new(match twist {
+            Some(GlueTwist::TriesLate) => appender.trying_late(),
+            _ => appender,
+        });
         let collector = Collector::new(
             Arc::clone(&appender),
             Arc::clone(&runtime),
             Duration::from_millis(1),
-            Lanes::Unbounded,
+            FramesInFlight::Unbounded,
         );
+        let is_exclusive = twist != Some(GlueTwist::SecondTaker);
+        let inlet = SimInlet::new(Arc::clone(&stage.queue), world.runtime(node), is_exclusive);
+        let queue = CollectionQueue {
+            collection: stage.collection.name.clone(),
+            queue: QUEUE.to_owned(),
+            inlet: Arc::new(inlet),
+            judge: Arc::new(SimJudge),
+            admission: Arc::new(queue_consumer::Unlimited),
+        };
         let options = GlueOptions {
             log,
             store,
             runtime,
             entropy,
             appender: Arc::clone(&appender),
-            collector,
-            queues: Vec::new(),
+            collector: collector.clone(),
+            queues: vec![queue],
             cache: CACHE,
         };
         let collections = [Arc::clone(&stage.collection)];
@@ -157,7 +193,11 @@ impl GlueStation {
             Ok(part) => part,
             Err(error) => panic!("the stage is built wrongly: {error}"),
         };
-        GlueStation { part, appender, mutation }
+        GlueStation { part, appender, collector, mutation }
+    }
+
+    pub(super) fn collector(&self) -> Collector {
+        self.collector.clone()
     }
 
     pub(super) fn appender(&self) -> Arc<Appender> {
@@ -186,7 +226,7 @@ pub(super) async fn send(
     runtime: Arc<NodeRuntime>,
     dice: Dice,
 ) {
-    while !stage.stopped.load(Ordering::Relaxed) {
+    while !stage.is_stopped() {
         let mut frames: BTreeMap<u32, Vec<Bytes>> = BTreeMap::new();
         for _ in 0..=dice.below(6) {
             let (index, record) = piece(&stage, &dice);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use consort_cluster::{Appender, Collector, Lanes, Part as _, Role, Runtime};
+use consort_cluster::{Appender, Collector, FramesInFlight, Part as _, Role, Runtime};
 use consort_kernel::{Entropy, Log, Store};
 use consort_views::part::{Options, Rules};
 use consort_views::schema::{Field, Schema, Unknown};
@@ -123,8 +123,12 @@ pub(super) fn options(world: &World, node: u32, rules: Rules) -> (Options, Line)
         give_up,
     ));
     let linger = Duration::from_millis(1);
-    let collector =
-        Collector::new(Arc::clone(&appender), Arc::clone(&runtime), linger, Lanes::Unbounded);
+    let collector = Collector::new(
+        Arc::clone(&appender),
+        Arc::clone(&runtime),
+        linger,
+        FramesInFlight::Unbounded,
+    );
     let line = Line { runtime: own, appender: Arc::clone(&appender) };
     let inlets = BTreeMap::new();
     (Options { log, store, runtime, entropy, appender, collector, inlets, rules }, line)

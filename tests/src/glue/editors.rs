@@ -19,8 +19,11 @@ use super::pieces::{Collection, Piece};
 /// How many there are.
 const EDITORS: u32 = 16;
 
-/// Documents of each collection: few, so that the pieces of several editors meet in each.
-const DOCUMENTS: u32 = 10;
+/// The tenants. The id of a document names its own, so that lists of all tenants show whose it is.
+const TENANTS: [&str; 3] = ["one", "two", "three"];
+
+/// Documents of each collection and tenant: few, so that the pieces of several editors meet in each.
+const DOCUMENTS: u32 = 4;
 
 /// How long every other editor waits for an answer: shorter than a node is paused, so that pieces whose outcome is
 /// unknown go to another node.
@@ -115,7 +118,8 @@ impl Editor {
 
     fn any_document(&mut self) -> DocumentId {
         let collection = Collection::ALL[self.dice.random_range(0..Collection::ALL.len())];
-        (collection, format!("crid://trial/{}", self.dice.random_range(0..DOCUMENTS)))
+        let tenant = TENANTS[self.dice.random_range(0..TENANTS.len())];
+        (collection, format!("crid://{tenant}/{}", self.dice.random_range(0..DOCUMENTS)))
     }
 
     fn next_piece(&mut self, document: &DocumentId) -> (PieceId, Piece) {
@@ -138,7 +142,8 @@ impl Editor {
         let method: Method = method.parse().expect("a method");
         let began = Instant::now();
         loop {
-            let said = match self.exchange(&method, &path, content_type, &body).await {
+            let headers = [("content-type", content_type), ("consort-tenant", tenant_of(&id.0.1))];
+            let said = match self.exchange(&method, &path, &headers, &body).await {
                 Some(reply) => match answered(&path, &reply) {
                     Some(answered) => return self.ledger.answer(id, answered),
                     None => {
@@ -162,7 +167,7 @@ impl Editor {
         &mut self,
         method: &Method,
         path: &str,
-        content_type: &str,
+        headers: &[(&'static str, &str)],
         body: &str,
     ) -> Option<Reply> {
         let (mut connection, left) =
@@ -170,11 +175,15 @@ impl Editor {
                 let fresh = Connection::new(self.client.clone(), self.within);
                 (fresh, self.dice.random_range(0..REQUESTS_MOST))
             });
-        let headers = [("content-type", content_type)];
-        let reply = connection.send(method.clone(), path, &headers, body.to_owned()).await.ok()?;
+        let reply = connection.send(method.clone(), path, headers, body.to_owned()).await.ok()?;
         self.connection = Some((connection, left.saturating_sub(1)));
         Some(reply)
     }
+}
+
+/// Whose document it is, by its id.
+pub(super) fn tenant_of(id: &str) -> &str {
+    id.trim_start_matches("crid://").split('/').next().unwrap_or_default()
 }
 
 /// What an answer says of the piece; nothing if it asks to come again.

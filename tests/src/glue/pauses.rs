@@ -1,67 +1,49 @@
-//! How long roles had no owner when they moved, as the nodes measured it: `consort_cluster_handover_pause_seconds`. The
-//! histogram is of all roles of a node's present process, so kills leave out what the killed process had seen.
+//! How long partitions had no owner when they moved, as nodes show it in `/cluster` while the trial goes on: the pause of
+//! each tenure of a worker, to the millisecond.
 
-use std::collections::BTreeMap;
+use std::time::Duration;
 
-use crate::lifts::compare::metrics;
+use consort_cluster::PauseCause;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
-const BUCKET: &str = "consort_cluster_handover_pause_seconds_bucket{";
+use crate::cluster::operator;
+use crate::scaling::pauses::Pauses;
 
-/// The causes that a trial reports: the first owner of a role waited for nothing.
-const CAUSES: [&str; 2] = ["handed_over", "taken_over"];
+/// Between two looks: shorter than a tenure lasts, so that hardly any pause is missed.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Samples by bucket, in milliseconds; the last bucket has no upper end.
-type Buckets = BTreeMap<u64, f64>;
+/// Looks at the cluster until it is stopped.
+#[derive(Debug)]
+pub(super) struct PauseWatch {
+    stop: watch::Sender<bool>,
+    looking: JoinHandle<Pauses>,
+}
 
-/// A line for people: median and 99th percentile by cause, rounded up to the end of their bucket.
-pub(super) async fn report(addresses: &[String]) -> String {
-    let mut causes: BTreeMap<&str, Buckets> = BTreeMap::new();
-    for address in addresses {
-        for (name, value) in metrics(address).await {
-            let Some(labels) = name.strip_prefix(BUCKET) else { continue };
-            let cause = CAUSES.into_iter().find(|cause| labels.contains(&format!("\"{cause}\"")));
-            let (Some(cause), Some(end)) = (cause, end_of(labels)) else { continue };
-            *causes.entry(cause).or_default().entry(end).or_default() += value;
+impl PauseWatch {
+    /// Asks whatever node is behind this address.
+    pub(super) fn start(address: String) -> PauseWatch {
+        let (stop, stopped) = watch::channel(false);
+        let looking = tokio::spawn(async move {
+            let mut pauses = Pauses::default();
+            while !*stopped.borrow() {
+                if let Ok(cluster) = operator::cluster(&address).await {
+                    pauses.note(&cluster);
+                }
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+            pauses
+        });
+        PauseWatch { stop, looking }
+    }
+
+    /// What was seen, for people. Partitions must have been handed over and taken over.
+    pub(super) async fn stop(self) -> String {
+        self.stop.send_replace(true);
+        let pauses = self.looking.await.expect("looking does not panic");
+        for cause in [PauseCause::HandedOver, PauseCause::TakenOver] {
+            assert!(!pauses.of_cause(cause).is_empty(), "no partition was {}", cause.as_str());
         }
-    }
-    let shown = causes.iter().map(|(cause, buckets)| {
-        let count = buckets.values().last().copied().unwrap_or_default();
-        let [half, most] = [0.5, 0.99].map(|share| percentile(buckets, share));
-        format!("{cause}: {count} roles, p50 ≤ {half}, p99 ≤ {most}")
-    });
-    format!("pauses at hand-overs: {}", shown.collect::<Vec<_>>().join("; "))
-}
-
-fn end_of(labels: &str) -> Option<u64> {
-    let (_, rest) = labels.split_once("le=\"")?;
-    match rest.split('"').next()? {
-        "+Inf" => Some(u64::MAX),
-        seconds => seconds.parse::<f64>().ok().map(|seconds| (seconds * 1e3).round() as u64),
-    }
-}
-
-/// The end of the first bucket that holds this share of the samples; buckets are cumulative.
-fn percentile(buckets: &Buckets, share: f64) -> String {
-    let count = buckets.values().last().copied().unwrap_or_default();
-    let found = buckets.iter().find(|(_, samples)| **samples >= count * share);
-    match found {
-        None => "-".to_owned(),
-        Some((&u64::MAX, _)) => "more than the last bucket".to_owned(),
-        Some((millis, _)) => format!("{millis} ms"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn percentiles_are_the_ends_of_their_buckets() {
-        let buckets = Buckets::from([(10, 50.0), (250, 98.0), (1_000, 99.0), (u64::MAX, 100.0)]);
-        assert_eq!(percentile(&buckets, 0.5), "10 ms");
-        assert_eq!(percentile(&buckets, 0.99), "1000 ms");
-        assert_eq!(percentile(&buckets, 1.0), "more than the last bucket");
-        assert_eq!(end_of("le=\"0.025\",cause=\"handed_over\"}"), Some(25));
-        assert_eq!(end_of("le=\"+Inf\",cause=\"first\"}"), Some(u64::MAX));
+        format!("pauses of partitions: {}", pauses.report())
     }
 }

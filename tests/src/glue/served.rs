@@ -6,6 +6,7 @@ use std::time::Duration;
 use consort_client::{Client, Connection, Method, Reply};
 use serde_json::Value;
 
+use super::editors::tenant_of;
 use super::ledger::DocumentId;
 use super::pieces::Collection;
 use crate::lifts::compare::metrics;
@@ -27,12 +28,12 @@ impl Served<'_> {
         Served { addresses }
     }
 
-    /// All rows of a collection's feed; each page is another node's.
-    pub(super) async fn rows(&self, collection: Collection) -> Vec<Value> {
+    /// All rows of a collection's feed, of all tenants; each page is another node's.
+    pub(super) async fn rows(&self, collection: &str) -> Vec<Value> {
         let (mut rows, mut after) = (Vec::new(), String::new());
         for address in self.addresses.iter().cycle() {
-            let path = format!("/feeds/glue/{}?limit={PAGE}{after}", collection.name());
-            let reply = get(address, &path).await;
+            let path = format!("/feeds/glue/{collection}?limit={PAGE}{after}");
+            let reply = get(address, &path, "*").await;
             let cursor = reply.header("consort-cursor").expect("a page has a cursor").to_owned();
             let text = String::from_utf8_lossy(&reply.body);
             let page = text.lines().map(|line| serde_json::from_str(line).expect("a row is JSON"));
@@ -45,6 +46,13 @@ impl Served<'_> {
             after = next;
         }
         rows
+    }
+
+    /// A document of a tenant.
+    pub(super) async fn document(&self, collection: &str, id: &str, tenant: &str) -> Value {
+        let path = format!("/glue/{collection}/{id}");
+        let body = get(&self.addresses[0], &path, tenant).await.body;
+        serde_json::from_slice(&body).expect("a document")
     }
 
     /// The reject list of a collection.
@@ -62,13 +70,14 @@ impl Served<'_> {
                 let id = item["id"].as_str().expect("a document has an id").to_owned();
                 let version = item["version"].as_u64().expect("a document has a version");
                 let path = format!("/glue/{}/{}", collection.name(), id.replace('/', "%2F"));
-                let body = get(address, &path).await.body;
+                let body = get(address, &path, tenant_of(&id)).await.body;
                 let text = String::from_utf8_lossy(&body).into_owned();
                 let alone = match collection {
                     Collection::Films => serde_json::from_str(&text).expect("a film is JSON"),
                     Collection::Guides => Value::String(text),
                 };
                 assert_eq!(alone, item["document"], "{path} of {address}");
+                assert_eq!(item["tenant"], tenant_of(&id), "{path} of {address}");
                 documents.insert((collection, id), (version, alone));
             }
         }
@@ -76,7 +85,7 @@ impl Served<'_> {
     }
 }
 
-/// The counters of all collections and tenants together.
+/// The counters of some collections, of all tenants together.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Accounts {
     pub(super) received: u64,
@@ -89,12 +98,17 @@ pub(super) struct Accounts {
 
 impl Accounts {
     /// As the node at `address` shows them, once no worker has anything left to read.
-    pub(super) async fn read(address: &str) -> Option<Accounts> {
+    pub(super) async fn read(address: &str, collections: &[&str]) -> Option<Accounts> {
         let figures = metrics(address).await;
         let sum = |outcome: &str| {
             let label = format!("outcome=\"{outcome}\"");
-            let of_glue = |name: &str| name.starts_with("consort_glue_pieces{");
-            let sum = figures.iter().filter(|(name, _)| of_glue(name) && name.contains(&label));
+            let is_shown = |name: &str| {
+                let begins = |one: &&&str| {
+                    name.starts_with(&format!("consort_glue_pieces{{collection=\"{one}\""))
+                };
+                name.contains(&label) && collections.iter().any(|one| begins(&one))
+            };
+            let sum = figures.iter().filter(|(name, _)| is_shown(name));
             sum.map(|(_, value)| *value as u64).sum()
         };
         let cluster = crate::cluster::operator::cluster(address).await.ok()?;
@@ -121,7 +135,7 @@ impl Accounts {
 async fn list(address: &str, path: &str, name: &str) -> Vec<Value> {
     let (mut items, mut after) = (Vec::new(), String::new());
     loop {
-        let reply = get(address, &format!("{path}limit={PAGE}{after}")).await;
+        let reply = get(address, &format!("{path}limit={PAGE}{after}"), "*").await;
         let mut page: Value = serde_json::from_slice(&reply.body).expect("a page is JSON");
         items.append(page[name].as_array_mut().expect("a page has a list"));
         match page["next"].as_str() {
@@ -131,9 +145,10 @@ async fn list(address: &str, path: &str, name: &str) -> Vec<Value> {
     }
 }
 
-async fn get(address: &str, path: &str) -> Reply {
+async fn get(address: &str, path: &str, tenant: &str) -> Reply {
     let client = Client::new(address, None).expect("an address");
-    let reply = Connection::new(client, ANSWER_WITHIN).send(Method::GET, path, &[], "").await;
+    let headers = [("consort-tenant", tenant)];
+    let reply = Connection::new(client, ANSWER_WITHIN).send(Method::GET, path, &headers, "").await;
     let reply = reply.unwrap_or_else(|error| panic!("{path}: {error}"));
     assert_eq!(reply.status, 200, "{path}: {}", String::from_utf8_lossy(&reply.body));
     reply

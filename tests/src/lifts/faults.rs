@@ -25,6 +25,8 @@ pub enum Fault {
     /// A server is restarted in order. All nodes are there to notice: one that starts meanwhile does not
     /// come up.
     Restart,
+    /// SIGKILL of a server, which is then started again. All nodes are there to notice.
+    KillServer,
 }
 
 /// How often each happens.
@@ -130,6 +132,10 @@ impl Scene {
             (Fault::Restart, _) if self.nodes.all_well() => {
                 let down_for = Duration::from_millis(self.random.random_range(RESTART_MILLIS));
                 self.servers.restart(&mut self.random, down_for).await;
+            }
+            (Fault::KillServer, _) if self.nodes.all_well() => {
+                let down_for = Duration::from_millis(self.random.random_range(RESTART_MILLIS));
+                self.servers.kill(&mut self.random, down_for).await;
             }
             _ => return false,
         }

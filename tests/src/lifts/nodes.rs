@@ -54,7 +54,7 @@ struct Node {
 #[derive(Debug)]
 pub struct Nodes {
     program: String,
-    config: &'static str,
+    config: String,
     engine: Engine,
     balancer: Balancer,
     nodes: BTreeMap<String, Node>,
@@ -63,11 +63,18 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// None yet; they will be processes of `program` on `engine`, with the config at this path of the package.
-    pub fn new(program: &str, config: &'static str, engine: Engine, balancer: Balancer) -> Nodes {
+    /// None yet; they will be processes of `program` on `engine`, with the config at this path, of the package unless it
+    /// is absolute.
+    pub fn new(
+        program: &str,
+        config: impl Into<String>,
+        engine: Engine,
+        balancer: Balancer,
+    ) -> Nodes {
         let folder = tempfile::Builder::new().prefix("consort-trial-").tempdir();
         let folder = Some(folder.expect("a folder for logs can be made"));
         let (program, nodes) = (program.into(), BTreeMap::new());
+        let config = config.into();
         Nodes { program, config, engine, balancer, nodes, named: 0, folder }
     }
 
@@ -81,7 +88,7 @@ impl Nodes {
         self.named += 1;
         let id = format!("node-{}", self.named);
         let port = Port::claim();
-        let mut command = serve(&self.program, self.config, &id, &port, &self.engine);
+        let mut command = serve(&self.program, &self.config, &id, &port, &self.engine);
         for (setting, time) in [("lease", LEASE), ("heartbeat", HEARTBEAT)] {
             command.args(["--set", &format!("cluster.{setting}={}ms", time.as_millis())]);
         }

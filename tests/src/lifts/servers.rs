@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use consort_testbed::{RabbitOptions, RabbitServer, RedisCluster, RedisOptions, RedisServer};
+use consort_testbed::{
+    Fsync, RabbitOptions, RabbitServer, RedisCluster, RedisOptions, RedisServer,
+};
 use rand::Rng;
 
 /// Kinds of servers.
@@ -40,7 +42,15 @@ pub struct Engine {
 impl Servers {
     /// Starts them.
     pub async fn start(upon: Upon) -> Servers {
-        let redis = RedisOptions::new();
+        Servers::start_with(upon, RedisOptions::new()).await
+    }
+
+    /// The same, where Redis flushes its file before each answer: a server that is killed has forgotten nothing.
+    pub async fn start_to_be_killed(upon: Upon) -> Servers {
+        Servers::start_with(upon, RedisOptions::new().fsync(Fsync::Always)).await
+    }
+
+    async fn start_with(upon: Upon, redis: RedisOptions) -> Servers {
         match upon {
             Upon::Redis => Servers::Redis(RedisServer::start(redis).await),
             Upon::RedisCluster => Servers::RedisCluster(RedisCluster::start(redis).await),
@@ -78,11 +88,37 @@ impl Servers {
                 cluster.node(index).restart().await;
                 cluster.settled().await;
             }
+            Servers::RabbitMq(redis, _) if random.random_bool(0.5) => {
+                redis.stop().await;
+                tokio::time::sleep(down_for).await;
+                redis.restart().await;
+            }
             Servers::RabbitMq(_, rabbit) => {
                 rabbit.stop().await;
                 tokio::time::sleep(down_for).await;
                 rabbit.restart().await;
             }
+        }
+    }
+
+    /// Kills one of them, and starts it again after `down_for`; returns when it serves.
+    ///
+    /// # Panics
+    ///
+    /// On a Redis Cluster: its replicas would take over, which is another trial.
+    pub async fn kill(&mut self, random: &mut impl Rng, down_for: Duration) {
+        match self {
+            Servers::RabbitMq(_, rabbit) if random.random_bool(0.5) => {
+                rabbit.kill().await;
+                tokio::time::sleep(down_for).await;
+                rabbit.restart().await;
+            }
+            Servers::Redis(redis) | Servers::RabbitMq(redis, _) => {
+                redis.kill().await;
+                tokio::time::sleep(down_for).await;
+                redis.restart().await;
+            }
+            Servers::RedisCluster(_) => panic!("a server of a Redis Cluster is not killed here"),
         }
     }
 }

@@ -2,8 +2,10 @@
 //! sink or a store of which each node gets so much and no more.
 //!
 //! The log counts the records that are read, and bulk commits pay for them, one after another. So records wait as a
-//! batch in hand, as they do where a store is slow, and leases and heartbeats wait for nothing.
+//! batch in hand, as they do where a store is slow, and leases and heartbeats wait for nothing. A worker that waits long
+//! for its turn reads its next frames again: each record is charged once in a process.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -29,7 +31,7 @@ const PAID_AT_ONCE: u64 = 50;
 
 /// `engine`, with this cost of each record.
 pub fn capped(engine: Engine, cost: Duration) -> Engine {
-    let till = Arc::new(Till { cost, owed: AtomicU64::new(0), turn: Mutex::new(()) });
+    let till = Arc::new(Till::new(cost));
     let log = CappedLog { log: Arc::clone(&engine.log), till: Arc::clone(&till) };
     let store = CappedStore { store: Arc::clone(&engine.store), till };
     Engine { log: Arc::new(log), store: Arc::new(store), ..engine }
@@ -38,12 +40,29 @@ pub fn capped(engine: Engine, cost: Duration) -> Engine {
 #[derive(Debug)]
 struct Till {
     cost: Duration,
-    /// Records that were read and are not paid for.
+    /// Of each partition, the next offset that was not charged.
+    uncharged: parking_lot::Mutex<HashMap<Partition, u64>>,
+    /// Records that were charged and are not paid for.
     owed: AtomicU64,
     turn: Mutex<()>,
 }
 
 impl Till {
+    fn new(cost: Duration) -> Till {
+        Till { cost, uncharged: Default::default(), owed: AtomicU64::new(0), turn: Mutex::new(()) }
+    }
+
+    /// Charges the records of frames that were not read before.
+    fn charge(&self, at: &Partition, entries: &[LogEntry]) {
+        let Some(last) = entries.last() else { return };
+        let mut uncharged = self.uncharged.lock();
+        let next = uncharged.entry(at.clone()).or_default();
+        let fresh = entries.iter().filter(|entry| entry.offset >= *next);
+        let records: usize = fresh.map(|entry| entry.frame.records.len()).sum();
+        *next = (*next).max(last.offset + 1);
+        self.owed.fetch_add(records as u64, Ordering::Relaxed);
+    }
+
     async fn pay(&self) {
         let _turn = self.turn.lock().await;
         let owed = self.owed.load(Ordering::Relaxed).min(PAID_AT_ONCE);
@@ -78,8 +97,7 @@ impl Log for CappedLog {
         wait: Duration,
     ) -> Result<Vec<LogEntry>, ReadError> {
         let entries = self.log.read(at, after, most, wait).await?;
-        let records: usize = entries.iter().map(|entry| entry.frame.records.len()).sum();
-        self.till.owed.fetch_add(records as u64, Ordering::Relaxed);
+        self.till.charge(at, &entries);
         Ok(entries)
     }
 
@@ -175,5 +193,44 @@ impl Store for CappedStore {
 
     async fn ping(&self) -> Result<(), Fault> {
         self.store.ping().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use consort_kernel::memory;
+    use consort_kernel::{FrameKind, Producer, Records, SystemClock};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn frames_that_are_read_twice_are_paid_for_once() {
+        let (log, _) = memory::open(1, Arc::new(SystemClock::default()));
+        let till = Arc::new(Till::new(Duration::ZERO));
+        let log = CappedLog { log: Arc::new(log), till: Arc::clone(&till) };
+        let at = |index| Partition::new("rides".parse().unwrap(), index);
+        let append = async |index, sequence| {
+            let records = Records::one(|buffer| buffer.extend_from_slice(b"{}"));
+            let (kind, producer, time) = (FrameKind::Events, Producer(1), Timestamp(0));
+            let frame = Frame { kind, producer, sequence, time, records };
+            log.append(&at(index), &frame).await.unwrap();
+        };
+        // How many frames are there, and how many records are charged for them.
+        let read = async |index| {
+            let (start, most) = (&Cursor::START, Most::default());
+            let frames = log.read(&at(index), start, most, Duration::ZERO).await.unwrap();
+            (frames.len(), till.owed.load(Ordering::Relaxed))
+        };
+        for sequence in 0..3 {
+            append(0, sequence).await;
+        }
+        assert_eq!(read(0).await, (3, 3));
+        assert_eq!(read(0).await, (3, 3));
+        till.pay().await;
+        assert_eq!(read(0).await, (3, 0));
+        append(0, 3).await;
+        assert_eq!(read(0).await, (4, 1));
+        append(1, 0).await;
+        assert_eq!(read(1).await, (1, 2), "another partition has offsets of its own");
     }
 }

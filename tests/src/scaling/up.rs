@@ -1,6 +1,5 @@
 //! `consort up` under test: its processes, its decisions, and what its nodes say.
 
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -12,8 +11,8 @@ use tempfile::TempDir;
 use super::capped::COST_VARIABLE;
 use crate::lifts::servers::Engine;
 
-/// The config, relative to this package.
-const CONFIG: &str = "../examples/lifts.toml";
+/// The config of the rides.
+const CONFIG: &str = include_str!("../../../examples/lifts.toml");
 
 /// How long `up` may take to end: one node after another hands over, and the last finishes its requests.
 const ENDS_WITHIN: Duration = Duration::from_secs(90);
@@ -29,7 +28,7 @@ pub struct Up {
 }
 
 impl Up {
-    /// Starts `program up` with up to `max` nodes, each record of which costs so much.
+    /// Starts `program up` with up to `max` nodes, each record of which costs so much. `more` is declared beside the rides.
     pub fn start(
         program: &str,
         prefix: &str,
@@ -37,11 +36,13 @@ impl Up {
         max: usize,
         cost: Duration,
         settings: &[&str],
+        more: &str,
     ) -> Up {
         let folder = tempfile::Builder::new().prefix("consort-up-").tempdir().expect("a folder");
         let ports = Port::claim_row(max as u16);
         let mut command = Command::new(program);
-        let config = Path::new(env!("CARGO_MANIFEST_DIR")).join(CONFIG);
+        let config = folder.path().join("consort.toml");
+        std::fs::write(&config, format!("{CONFIG}\n{more}")).expect("a config can be written");
         command.args(["up", "--json", "--min", "1", "--max", &max.to_string()]);
         command.args(["--node", prefix, "--engine", &engine.url, "-c"]).arg(config);
         command.args(["--listen", &format!("127.0.0.1:{}", ports[0].number())]);

@@ -95,7 +95,7 @@ fn record(name: &str, bytes: usize) -> Vec<u8> {
 const ALONE: usize = 2_097_000;
 
 impl Bed {
-    fn new(lanes: Lanes, fates: impl IntoIterator<Item = (u32, Vec<Fate>)>) -> Bed {
+    fn new(in_flight: FramesInFlight, fates: impl IntoIterator<Item = (u32, Vec<Fate>)>) -> Bed {
         let (log, store) = memory::open(1, Arc::new(ManualClock::at(Timestamp(1_000))));
         let fates = fates.into_iter().map(|(at, fates)| (at, fates.into())).collect();
         let log = Arc::new(Fateful { log, fates: Mutex::new(fates), tries: Mutex::default() });
@@ -103,7 +103,7 @@ impl Bed {
         let (entropy, give_up) = (Arc::new(SeededEntropy::new(7)), Duration::from_secs(8));
         let appender =
             Appender::new(log.clone(), Arc::new(store), runtime.clone(), entropy, give_up);
-        let collector = Collector::new(Arc::new(appender), runtime, Duration::ZERO, lanes);
+        let collector = Collector::new(Arc::new(appender), runtime, Duration::ZERO, in_flight);
         Bed { log, collector }
     }
 
@@ -141,14 +141,15 @@ fn partition(index: u32) -> Partition {
     Partition::new("s".parse().unwrap(), index)
 }
 
-const ALL_LANES: [Lanes; 3] = [Lanes::Unbounded, Lanes::Joined, Lanes::Few(2)];
+const ALL_LIMITS: [FramesInFlight; 3] =
+    [FramesInFlight::Unbounded, FramesInFlight::Joined, FramesInFlight::Few(2)];
 
 #[tokio::test(start_paused = true)]
 async fn behind_a_failed_frame_nothing_of_the_same_request_and_partition_is_stored() {
-    for lanes in ALL_LANES {
+    for in_flight in ALL_LIMITS {
         for fate in [Fate::Failed, Fate::UnknownLost, Fate::UnknownStored] {
             // The second frame of partition 0 fails.
-            let bed = Bed::new(lanes, [(0, vec![Fate::Stored, fate])]);
+            let bed = Bed::new(in_flight, [(0, vec![Fate::Stored, fate])]);
             let tickets = [Ticket::default(), Ticket::default()];
             let mut outcomes = Vec::new();
             for name in ["a0", "a1", "a2", "a3"] {
@@ -176,10 +177,10 @@ async fn behind_a_failed_frame_nothing_of_the_same_request_and_partition_is_stor
                 Fate::UnknownStored => ("b2", vec!["a0", "a1"]),
                 _ => ("b2", vec!["a0"]),
             };
-            assert_eq!(of_request('a'), stored, "{lanes:?} {fate:?}");
+            assert_eq!(of_request('a'), stored, "{in_flight:?} {fate:?}");
             assert!(known[0].is_ok() && known[1].is_err(), "{known:?}");
             for behind in &known[2..] {
-                assert_eq!(**behind, Err(NotStored::Behind.into()), "{lanes:?} {fate:?}");
+                assert_eq!(**behind, Err(NotStored::Behind.into()), "{in_flight:?} {fate:?}");
             }
             // The other request has no order to keep: its later records are stored.
             assert!(of_request('b').contains(&last.to_owned()), "{first:?}");
@@ -191,7 +192,7 @@ async fn behind_a_failed_frame_nothing_of_the_same_request_and_partition_is_stor
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_submission_closes_its_ticket_and_leaves_those_before_it_alone() {
-    let bed = Bed::new(Lanes::Unbounded, []);
+    let bed = Bed::new(FramesInFlight::Unbounded, []);
     let ticket = Ticket::default();
     let first = bed.submit(0, vec![record("first", 0)], Some(&ticket));
     let large = bed.submit(0, vec![record("large", RECORD_BYTES)], Some(&ticket));
@@ -204,7 +205,7 @@ async fn a_refused_submission_closes_its_ticket_and_leaves_those_before_it_alone
 
 #[tokio::test(start_paused = true)]
 async fn a_place_tells_which_records_of_the_frame_are_the_callers() {
-    let bed = Bed::new(Lanes::Unbounded, []);
+    let bed = Bed::new(FramesInFlight::Unbounded, []);
     let submit = |count| bed.submit(0, vec![record("x", 0); count], None);
     let places = join_all([submit(2), submit(3), submit(1)].map(settled)).await;
     let places: Vec<Place> = places.into_iter().map(Result::unwrap).collect();
@@ -226,8 +227,8 @@ async fn with_deadline(
 
 #[tokio::test(start_paused = true)]
 async fn no_try_is_sent_after_the_deadline_and_a_queued_submission_is_taken_back() {
-    for lanes in ALL_LANES {
-        let bed = Bed::new(lanes, [(0, vec![Fate::SlowAndFailed; 4])]);
+    for in_flight in ALL_LIMITS {
+        let bed = Bed::new(in_flight, [(0, vec![Fate::SlowAndFailed; 4])]);
         let began = tokio::time::Instant::now();
         let within = Duration::from_millis(2_500);
         let (first, queued) = tokio::join!(
@@ -236,7 +237,7 @@ async fn no_try_is_sent_after_the_deadline_and_a_queued_submission_is_taken_back
         );
         // The frame was tried at most until its deadline; the last try may end after it.
         assert!(matches!(first.0, Err(SubmitError::NotStored(NotStored::Engine(_)))), "{first:?}");
-        assert_eq!(queued.0, Err(NotStored::Late.into()), "{lanes:?}");
+        assert_eq!(queued.0, Err(NotStored::Late.into()), "{in_flight:?}");
         let tries = bed.log.tries.lock().clone();
         assert!(tries.len() >= 2 && tries.iter().all(|at| *at - began < within), "{tries:?}");
         assert_eq!(bed.stored(0).await, Vec::<String>::new());
@@ -249,7 +250,7 @@ async fn no_try_is_sent_after_the_deadline_and_a_queued_submission_is_taken_back
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_stops_waiting_hears_whether_its_records_may_be_stored() {
-    let bed = Bed::new(Lanes::Unbounded, [(0, vec![Fate::SlowAndFailed])]);
+    let bed = Bed::new(FramesInFlight::Unbounded, [(0, vec![Fate::SlowAndFailed])]);
     let ticket = Ticket::default();
     let on_its_way = bed.submit(0, vec![record("sent", ALONE)], None).unwrap();
     tokio::time::sleep(Duration::from_millis(1)).await;
@@ -268,7 +269,7 @@ async fn stored_records_of_a_request_are_always_its_first_ones() {
     let dice = SeededEntropy::new(42);
     let below = |bound: u64| dice.next() % bound;
     for run in 0..45 {
-        let lanes = ALL_LANES[run % ALL_LANES.len()];
+        let in_flight = ALL_LIMITS[run % ALL_LIMITS.len()];
         let kinds = [
             Fate::Stored,
             Fate::Stored,
@@ -279,7 +280,7 @@ async fn stored_records_of_a_request_are_always_its_first_ones() {
             Fate::Repeated,
         ];
         let fates = |_| (0..30).map(|_| kinds[below(7) as usize]).collect::<Vec<_>>();
-        let bed = Bed::new(lanes, [0, 1].map(|at| (at, fates(at))));
+        let bed = Bed::new(in_flight, [0, 1].map(|at| (at, fates(at))));
         let tickets: Vec<Ticket> = (0..6).map(|_| Ticket::default()).collect();
         let mut submitted: BTreeMap<(u64, u32), Vec<(String, Outcome)>> = BTreeMap::new();
         for number in 0..40 {

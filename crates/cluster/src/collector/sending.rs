@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use super::Shared;
 use super::waiting::{Load, Waiting};
 use crate::appender;
-use crate::lanes::Lanes;
+use crate::frames_in_flight::FramesInFlight;
 
 /// For how long a round waits for its frames. One that takes longer waits for a log that is stuck, perhaps for its
 /// partition alone, and the frames of the others do not wait with it.
@@ -31,14 +31,14 @@ pub(super) fn begin(shared: &Arc<Shared>, at: Partition, waiting: Arc<Mutex<Wait
 
 /// Sends for all partitions that are due.
 async fn send_due(shared: Arc<Shared>) {
-    match shared.lanes {
-        Lanes::Unbounded => send_apart(&shared).await,
+    match shared.in_flight {
+        FramesInFlight::Unbounded => send_apart(&shared).await,
         // Tasks that are ready to submit do so first. A pause would be as long as several rounds.
-        Lanes::Joined => {
+        FramesInFlight::Joined => {
             tokio::task::yield_now().await;
             send_joined(&shared).await;
         }
-        Lanes::Few(count) => {
+        FramesInFlight::Few(count) => {
             tokio::task::yield_now().await;
             send_few(&shared, count.max(1)).await;
         }
@@ -124,7 +124,7 @@ async fn send_joined(shared: &Shared) {
 async fn send_few(shared: &Arc<Shared>, count: usize) {
     let (mut expected, mut left_some) = (0, false);
     loop {
-        // Partitions that the last round had no lane for have waited long enough, and a client may wait for all of
+        // Partitions that the last round had no room for have waited long enough, and a client may wait for all of
         // its partitions at once.
         if let Some(clients) = shared.returning.as_ref().filter(|_| !left_some) {
             expected = clients.gathered(expected, &*shared.runtime).await;

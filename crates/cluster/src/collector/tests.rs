@@ -18,20 +18,20 @@ struct Bed {
 }
 
 fn bed() -> Bed {
-    bed_with(Lanes::Unbounded)
+    bed_with(FramesInFlight::Unbounded)
 }
 
-fn bed_with(lanes: Lanes) -> Bed {
-    bed_of(lanes, Duration::from_millis(1))
+fn bed_with(in_flight: FramesInFlight) -> Bed {
+    bed_of(in_flight, Duration::from_millis(1))
 }
 
-fn bed_of(lanes: Lanes, linger: Duration) -> Bed {
+fn bed_of(in_flight: FramesInFlight, linger: Duration) -> Bed {
     let (log, store) = memory::open(1, Arc::new(ManualClock::at(Timestamp(1_000))));
     let (log, runtime) = (Arc::new(log), TokioRuntime::current());
     let entropy = Arc::new(SeededEntropy::new(7));
     let give_up = Duration::from_secs(1);
     let appender = Appender::new(log.clone(), Arc::new(store), runtime.clone(), entropy, give_up);
-    let collector = Collector::new(Arc::new(appender), runtime, linger, lanes);
+    let collector = Collector::new(Arc::new(appender), runtime, linger, in_flight);
     Bed { log, collector, at: Partition::new("s".parse().unwrap(), 0) }
 }
 
@@ -60,8 +60,8 @@ async fn what_comes_together_is_one_frame_in_its_order() {
 
 #[tokio::test(start_paused = true)]
 async fn frames_stay_within_their_bound_and_nothing_is_left_behind() {
-    for lanes in [Lanes::Unbounded, Lanes::Joined, Lanes::Few(1)] {
-        let bed = bed_with(lanes);
+    for in_flight in [FramesInFlight::Unbounded, FramesInFlight::Joined, FramesInFlight::Few(1)] {
+        let bed = bed_with(in_flight);
         let record = Bytes::from(vec![0; 1 << 20]);
         let submissions = (0..10).map(|_| bed.collector.submit(&bed.at, vec![record.clone()]));
         assert!(join_all(submissions).await.iter().all(Result::is_ok));
@@ -90,14 +90,14 @@ struct Bench {
     collector: Collector,
 }
 
-fn bench(lanes: Lanes) -> Bench {
+fn bench(in_flight: FramesInFlight) -> Bench {
     let (log, store) = memory::open(1, Arc::new(ManualClock::at(Timestamp(1_000))));
     let (go, unstuck) = (Semaphore::new(0), Semaphore::new(0));
     let log = Arc::new(Held { log, begun: Mutex::default(), go, unstuck });
     let runtime = TokioRuntime::current();
     let (entropy, give_up) = (Arc::new(SeededEntropy::new(7)), Duration::from_secs(1));
     let appender = Appender::new(log.clone(), Arc::new(store), runtime.clone(), entropy, give_up);
-    let collector = Collector::new(Arc::new(appender), runtime, Duration::ZERO, lanes);
+    let collector = Collector::new(Arc::new(appender), runtime, Duration::ZERO, in_flight);
     Bench { log, collector }
 }
 
@@ -145,7 +145,7 @@ impl Log for Held {
 
 #[tokio::test(start_paused = true)]
 async fn joined_frames_of_all_partitions_go_in_rounds() {
-    let Bench { log, collector } = bench(Lanes::Joined);
+    let Bench { log, collector } = bench(FramesInFlight::Joined);
     let enqueue = |index| collector.enqueue(&partition(index), ["x"].into()).unwrap();
 
     let first: Vec<Appending> = [0, 1, 1, 2].map(enqueue).into();
@@ -184,7 +184,7 @@ async fn more_than_may_wait_is_refused_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn rounds_of_few_lanes_take_those_that_have_waited_longest() {
-    let Bench { log, collector } = bench(Lanes::Few(2));
+    let Bench { log, collector } = bench(FramesInFlight::Few(2));
     let enqueue = |index| collector.enqueue(&partition(index), ["x"].into()).unwrap();
     let all: Vec<Appending> = [5, 3, 4, 5, 3].map(enqueue).into();
     moment().await;
@@ -199,7 +199,7 @@ async fn rounds_of_few_lanes_take_those_that_have_waited_longest() {
 
 #[tokio::test(start_paused = true)]
 async fn a_round_waits_for_those_who_were_answered_and_its_frames_are_full() {
-    let Bench { log, collector } = bench(Lanes::Few(2));
+    let Bench { log, collector } = bench(FramesInFlight::Few(2));
     log.go.add_permits(1_000);
     // Ten clients, each of which posts again soon after it is answered, to one partition or the other.
     let client = |number: u32| {
@@ -220,7 +220,7 @@ async fn a_round_waits_for_those_who_were_answered_and_its_frames_are_full() {
 
 #[tokio::test(start_paused = true)]
 async fn the_parts_of_one_post_do_not_wait_for_each_other() {
-    let Bench { log, collector } = bench(Lanes::Few(2));
+    let Bench { log, collector } = bench(FramesInFlight::Few(2));
     log.go.add_permits(1_000);
     let began = tokio::time::Instant::now();
     // Nobody comes back before all of it is answered.
@@ -232,7 +232,7 @@ async fn the_parts_of_one_post_do_not_wait_for_each_other() {
 
 #[tokio::test(start_paused = true)]
 async fn a_partition_that_is_stuck_does_not_hold_up_the_others() {
-    let Bench { log, collector } = bench(Lanes::Few(2));
+    let Bench { log, collector } = bench(FramesInFlight::Few(2));
     let enqueue = |index| collector.enqueue(&partition(index), ["x"].into()).unwrap();
     let (stuck, other) = (enqueue(STUCK), enqueue(1));
     log.go.add_permits(10);
@@ -254,7 +254,7 @@ async fn a_partition_that_is_stuck_does_not_hold_up_the_others() {
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_in_a_round_of_few_lanes_is_told_and_stops_no_other() {
-    let Bench { log, collector } = bench(Lanes::Few(2));
+    let Bench { log, collector } = bench(FramesInFlight::Few(2));
     let enqueue = |index| collector.enqueue(&partition(index), ["x"].into()).unwrap();
     log.go.add_permits(10);
     let (panicked, other) = (enqueue(DEFECT), enqueue(1));

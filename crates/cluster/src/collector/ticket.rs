@@ -23,6 +23,9 @@ struct Numbers {
     next: AtomicU64,
     /// The first submission that is not stored for certain.
     failed: AtomicU64,
+    /// Whether failures are forgotten, to prove that the simulator notices.
+    #[cfg(feature = "mutations")]
+    is_ignored: bool,
 }
 
 /// A submission's number in its ticket.
@@ -34,11 +37,28 @@ pub(super) struct Numbered {
 
 impl Default for Ticket {
     fn default() -> Self {
-        Ticket(Arc::new(Numbers { next: AtomicU64::new(0), failed: AtomicU64::new(NONE) }))
+        Ticket(Arc::new(Numbers::default()))
+    }
+}
+
+impl Default for Numbers {
+    fn default() -> Self {
+        Numbers {
+            next: AtomicU64::new(0),
+            failed: AtomicU64::new(NONE),
+            #[cfg(feature = "mutations")]
+            is_ignored: false,
+        }
     }
 }
 
 impl Ticket {
+    /// A ticket whose failures are forgotten.
+    #[cfg(feature = "mutations")]
+    pub fn ignored() -> Self {
+        Ticket(Arc::new(Numbers { is_ignored: true, ..Numbers::default() }))
+    }
+
     /// Numbers the next submission. The caller holds the lock of the partition queue.
     pub(super) fn number(&self) -> Numbered {
         Numbered { ticket: self.clone(), number: self.0.next.fetch_add(1, SeqCst) }
@@ -48,6 +68,10 @@ impl Ticket {
 impl Numbered {
     /// The submission is not stored for certain.
     pub(super) fn fail(&self) {
+        #[cfg(feature = "mutations")]
+        if self.ticket.0.is_ignored {
+            return;
+        }
         self.ticket.0.failed.fetch_min(self.number, SeqCst);
     }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::appender::Appender;
-use crate::lanes::Lanes;
+use crate::frames_in_flight::FramesInFlight;
 use crate::runtime::TokioRuntime;
 
 use consort_kernel::limits::RECORD_BYTES;
@@ -15,16 +15,24 @@ use parking_lot::Mutex;
 #[test]
 fn submissions_fit_a_frame_and_keep_the_order() {
     let record = |number: u8, bytes: usize| Bytes::from(vec![number; bytes]);
-    let shown = |records: Vec<Bytes>| -> Vec<Vec<u8>> {
-        let numbers = |records: &Records| records.iter().map(|record| record[0]).collect();
-        submissions(records).iter().map(numbers).collect()
+    let split = |records: Vec<Bytes>, most: usize| -> Vec<Vec<u8>> {
+        let (mut records, mut shown) = (VecDeque::from(records), Vec::new());
+        while !records.is_empty() {
+            let submission = next_submission(&mut records, most);
+            shown.push(submission.iter().map(|record| record[0]).collect());
+        }
+        shown
     };
+    let shown = |records| split(records, usize::MAX);
     let (small, large) = (10, RECORD_BYTES);
     let sizes = [small, large, large, small, small];
     let records = (1..).zip(sizes).map(|(number, bytes)| record(number, bytes)).collect();
     assert_eq!(shown(records), [vec![1, 2], vec![3], vec![4, 5]]);
     assert_eq!(shown(vec![record(6, SUBMITTED_BYTES), record(7, 1)]), [[6], [7]]);
     assert!(shown(Vec::new()).is_empty());
+    let five = || (1..=5).map(|number| record(number, small)).collect();
+    assert_eq!(split(five(), 2), [vec![1, 2], vec![3, 4], vec![5]]);
+    assert_eq!(split(five(), 0).len(), 5, "at least one record goes at a time");
 }
 
 /// A log whose second append of partition 0 has an unknown outcome, for good, though it was stored.
@@ -72,10 +80,11 @@ impl Log for Unsure {
 }
 
 /// Gives its messages once, and notes what was settled.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Queue {
     messages: Mutex<Vec<Message>>,
     settled: Mutex<Vec<Tag>>,
+    released: Mutex<u32>,
 }
 
 #[async_trait]
@@ -91,6 +100,10 @@ impl Inlet for Queue {
     async fn settle(&self, tags: &[Tag]) -> Result<(), Fault> {
         self.settled.lock().extend(tags);
         Ok(())
+    }
+
+    fn release(&self) {
+        *self.released.lock() += 1;
     }
 }
 
@@ -135,8 +148,12 @@ async fn a_failed_submission_is_repeated_before_anything_else_of_its_partition()
     let give_up = Duration::from_secs(1);
     let appender =
         Appender::new(log.clone(), Arc::new(store), Arc::clone(&runtime), entropy, give_up);
-    let collector =
-        Collector::new(Arc::new(appender), Arc::clone(&runtime), Duration::ZERO, Lanes::Unbounded);
+    let collector = Collector::new(
+        Arc::new(appender),
+        Arc::clone(&runtime),
+        Duration::ZERO,
+        FramesInFlight::Unbounded,
+    );
     let body = |index: u8, number: u8, bytes: usize| [vec![index, number], vec![0; bytes]].concat();
     // Three submissions of partition 0, and one of partition 1; one message is refused.
     let mut bodies: Vec<Vec<u8>> = (0..3).map(|number| body(0, number, 1_100_000)).collect();
@@ -148,16 +165,20 @@ async fn a_failed_submission_is_repeated_before_anything_else_of_its_partition()
         redelivered: false,
     };
     let messages = Mutex::new((0..).zip(bodies).map(message).collect());
-    let queue = Arc::new(Queue { messages, settled: Mutex::default() });
+    let queue = Arc::new(Queue { messages, ..Queue::default() });
     let judge = Arc::new(Judge::default());
     let (inlet, stream) = (queue.clone() as _, "s".parse().unwrap());
-    let options = Options { inlet, stream, judge: judge.clone(), collector, runtime };
+    let admission = Arc::new(Unlimited);
+    let options = Options { inlet, stream, judge: judge.clone(), admission, collector, runtime };
     let (tenure, _control) = Tenure::new(role("s"), 1);
     let running = tokio::spawn(run(options, tenure));
     while queue.settled.lock().len() < 5 {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+    assert_eq!(*queue.released.lock(), 0);
     running.abort();
+    assert!(running.await.is_err());
+    assert_eq!(*queue.released.lock(), 1, "a lost tenure gives the queue up");
     // The unknown one may stand there twice, but no other stands between the two.
     assert_eq!(stored(&*log, 0).await, [0, 1, 1, 2]);
     assert_eq!(stored(&*log, 1).await, [9]);

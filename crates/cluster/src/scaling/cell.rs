@@ -5,7 +5,7 @@ use std::time::Duration;
 use consort_kernel::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::rule::{ScaleEvidence, ScaleLimit, ScaleState};
+use super::state::{ScaleEvidence, ScaleLimit, ScaleState};
 
 /// How old a decision may be that is shown. An autoscaler must not act on an older one.
 pub const FRESH_FOR: Duration = Duration::from_secs(60);
@@ -55,9 +55,11 @@ impl ScaleCell {
 mod tests {
     use super::*;
     use crate::format::{decode, encode};
-    use crate::scaling::rule::StepUp;
+    use crate::scaling::state::{RateMean, StepUp};
 
     fn cell() -> ScaleCell {
+        let mut rate = RateMean::default();
+        rate.add(80, Some(70), Duration::from_secs(5));
         let state = ScaleState {
             decided: Timestamp(9000),
             wanted: 2,
@@ -71,6 +73,8 @@ mod tests {
             lags: vec![(Timestamp(9000), 7000)],
             calm_since: None,
             step_up: Some(StepUp { at: Timestamp(4000), live: 1, applied_per_s: 50 }),
+            rate,
+            full: Some(StepUp { at: Timestamp(4000), live: 1, applied_per_s: 50 }),
             store_until: None,
             epochs: 12,
             moved: Timestamp(3000),
@@ -85,10 +89,23 @@ mod tests {
             \"evidence\":{\"live\":1,\"active\":4,\"load_millicores\":0,\"cores\":0,\"applied_per_s\":0,\
             \"accepted_per_s\":0,\"refused_per_s\":0,\"delayed_per_s\":0,\"lag_ms\":0},\"joined\":1000,\
             \"pressed_since\":2000,\"relieved_since\":null,\"lags\":[[9000,7000]],\"calm_since\":null,\
-            \"step_up\":{\"at\":4000,\"live\":1,\"applied_per_s\":50},\"store_until\":null,\"epochs\":12,\
+            \"step_up\":{\"at\":4000,\"live\":1,\"applied_per_s\":50},\
+            \"rate\":{\"millis\":5000,\"applied\":400000,\"let_in\":350000},\"full\":{\"at\":4000,\"live\":1,\"applied_per_s\":50},\
+            \"store_until\":null,\"epochs\":12,\
             \"moved\":3000}}";
         assert_eq!(String::from_utf8_lossy(&encode(&cell())), stored);
         assert_eq!(decode(stored.as_bytes()), Ok(cell()));
+    }
+
+    #[test]
+    fn a_decision_of_a_release_that_did_not_remember_full_nodes_is_read() {
+        let stored = String::from_utf8(encode(&cell()).to_vec()).unwrap();
+        let (begin, end) =
+            (stored.find("\"rate\"").unwrap(), stored.find("\"store_until\"").unwrap());
+        let older = format!("{}{}", &stored[..begin], &stored[end..]);
+        let mut expected = cell();
+        (expected.state.rate, expected.state.full) = (RateMean::default(), None);
+        assert_eq!(decode(older.as_bytes()), Ok(expected));
     }
 
     #[test]

@@ -5,19 +5,24 @@
 //! cell. Safety never depends on the number: too few nodes are slow, too many are idle, and both are correct.
 
 mod cell;
+mod facts;
 mod rule;
 mod scaler;
 mod settings;
 mod signal;
+mod state;
 mod words;
 
 #[cfg(test)]
 mod model;
 #[cfg(test)]
+mod scaler_tests;
+#[cfg(test)]
 mod tests;
 
 pub use cell::{FRESH_FOR, ScaleCell, ScalingStatus};
-pub use rule::{ScaleEvidence, ScaleLimit, ScaleState, decide};
+pub use rule::decide;
 pub use scaler::{DECIDE_EVERY, KIND, Scaler, ScalerOptions, role};
 pub use settings::ScaleSettings;
 pub use signal::{NodeSignal, PartitionSignal, ScaleSignal, StreamSignal};
+pub use state::{RateMean, ScaleEvidence, ScaleLimit, ScaleState, StepUp};

@@ -3,9 +3,10 @@
 
 use consort_kernel::Timestamp;
 
-use super::rule::{ScaleState, decide};
+use super::rule::decide;
 use super::settings::ScaleSettings;
 use super::signal::{NodeSignal, PartitionSignal, ScaleSignal, StreamSignal};
+use super::state::ScaleState;
 
 /// The rule is asked every so many seconds.
 pub(super) const ASKED_EVERY: u64 = 5;
@@ -36,6 +37,8 @@ pub(super) struct Model {
     pub(super) shares: Vec<f64>,
     /// Which partitions wait for an operator.
     pub(super) stopped: Vec<bool>,
+    /// Workers report what they applied every so many seconds, all at once: their batches are that long.
+    pub(super) reports_every: u64,
     /// Whether an autoscaler acts on the number.
     pub(super) acts: bool,
     pub(super) world: World,
@@ -47,16 +50,20 @@ pub(super) struct World {
     /// When each node has its first partition.
     nodes: Vec<u64>,
     backlogs: Vec<f64>,
+    /// What each partition applied since its worker last reported.
+    unreported: Vec<f64>,
     live_before: usize,
     epochs: u64,
-    /// For each of the last seconds: the busy share and the rate of each partition; cpu, accepted and refused.
+    /// The last seconds.
     history: Vec<Second>,
 }
 
+/// The busy share and the records of each partition; cpu, accepted and refused.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Second {
     busy: Vec<f64>,
     applied: Vec<f64>,
+    reported: Vec<f64>,
     cpu: Vec<f64>,
     accepted: f64,
     refused: f64,
@@ -84,10 +91,12 @@ impl Model {
             gated: true,
             shares: vec![1.0 / partitions as f64; partitions],
             stopped: vec![false; partitions],
+            reports_every: 1,
             acts: true,
             world: World {
                 nodes: vec![0; nodes],
                 backlogs: vec![0.0; partitions],
+                unreported: vec![0.0; partitions],
                 live_before: nodes,
                 ..World::default()
             },
@@ -188,6 +197,10 @@ impl Model {
             let busy = if most > 0.0 { applied / most } else { 0.0 };
             second.busy.push(busy);
             second.applied.push(applied);
+            self.world.unreported[index] += applied;
+            let is_reported = self.world.second.is_multiple_of(self.reports_every);
+            let unreported = &mut self.world.unreported[index];
+            second.reported.push(if is_reported { std::mem::take(unreported) } else { 0.0 });
             second.cpu[node] +=
                 applied / self.node_applies * f64::from(self.cores) * self.cpu_share;
         }
@@ -227,7 +240,7 @@ impl Model {
                 name: format!("rides/{index}"),
                 node: format!("n{}", index % live),
                 busy_permille: (mean(&|s| s.busy[index], WINDOW) * 1000.0).round() as u64,
-                applied_per_s: rate.round() as u64,
+                applied_per_s: mean(&|s| s.reported[index], WINDOW).round() as u64,
                 lag_ms: (waits.min(100_000.0) * 1000.0) as u64,
                 stopped: self.stopped[index],
             }

@@ -13,6 +13,13 @@ pub struct ScaleSettings {
     pub down_after: Duration,
 }
 
+impl ScaleSettings {
+    /// The number of nodes within the bounds that is nearest to `nodes`.
+    pub(super) fn bound(&self, nodes: u64) -> u64 {
+        nodes.max(self.min).min(self.max).max(1)
+    }
+}
+
 impl Default for ScaleSettings {
     fn default() -> Self {
         ScaleSettings { min: 1, max: 64, down_after: Duration::from_secs(300) }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::rule::{Facts, ScaleLimit, ScaleState};
+use super::facts::Facts;
 use super::settings::ScaleSettings;
+use super::state::{ScaleLimit, ScaleState};
 
 pub(super) fn begins(wanted: u64) -> String {
     match wanted {
@@ -79,7 +80,7 @@ pub(super) fn limit(
         }
         ScaleLimit::Store => {
             let before = state.step_up.map(|step| step.applied_per_s).unwrap_or_default();
-            let applied = facts.evidence.applied_per_s;
+            let applied = state.rate.per_s().unwrap_or(facts.evidence.applied_per_s);
             format!(
                 "the node added last changed the rate applied from {}/s to {}/s, so the store or a sink is the limit; \
                  one more is tried after ten minutes",

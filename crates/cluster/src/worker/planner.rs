@@ -134,6 +134,10 @@ impl<'a> Planner<'a> {
     }
 
     fn step(&mut self, end: Mark) -> Step {
+        #[cfg(feature = "mutations")]
+        if self.sheet.mutation == Some(crate::mutation::Mutation::StepUnfinished) {
+            return Step { shards: self.sheet.take(end.position()), end };
+        }
         self.plan.finish_step(self.memory, &mut self.sheet);
         Step { shards: self.sheet.take(end.position()), end }
     }

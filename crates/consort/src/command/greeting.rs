@@ -14,12 +14,17 @@ use super::tour;
 /// waits for the lease of a dead node is greeted without them.
 const ROLES_WITHIN: Duration = Duration::from_secs(2);
 
+/// How long it waits for the parts to be ready: a new database has its leader after a second or two.
+const READY_WITHIN: Duration = Duration::from_secs(5);
+
 /// How often the greeting looks at the roles meanwhile. Each look reads the cluster's cells once.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// The lines, once the node has taken up its roles.
 pub(super) async fn lines(node: &Node, tour: bool) -> Vec<String> {
     let roles = roles(node).await;
+    // Past its time the node is greeted all the same, and its requests wait.
+    let _ = tokio::time::timeout(READY_WITHIN, node.ready()).await;
     let mut lines = vec![format!("consort {}", env!("CARGO_PKG_VERSION"))];
     lines.extend(node.report().iter().cloned());
     lines.push(roles_line(node.id(), roles));

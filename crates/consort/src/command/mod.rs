@@ -2,6 +2,7 @@
 
 mod bench;
 mod check;
+mod db;
 mod drain;
 mod glue;
 mod greeting;
@@ -25,6 +26,7 @@ use clap::{Parser, Subcommand};
 use crate::extension::Extension;
 
 use bench::BenchCommand;
+use db::DbCommand;
 use drain::DrainArgs;
 use glue::GlueCommand;
 use relay::RelayArgs;
@@ -61,6 +63,7 @@ Examples:
   consort drain a                            retire node 'a' without an interruption
   consort relay -c relay.toml                copy lines to two nodes, and to a database
   consort glue get content crid://a/1        read a document
+  consort db shell notes                     run SQL statements
   consort bench lifts                        post lift rides, measure, and check the answers
   consort sample-upstream                    an upstream to try [once.NAME] with, which can be told to misbehave
 
@@ -68,7 +71,7 @@ Exit codes:
   0   done, stopped by SIGTERM or SIGINT, or retired by `consort drain`
   1   a mistake in the config, an address or node id in use, or another error
   2   the command line was not understood
-  3   `consort status` found something wrong in the cluster, or `consort glue verify` a document that differs
+  3   `consort status` or `consort db status` found something wrong, or a `verify` data that differs
   74  the engine could not be opened, or failed while running";
 
 const SERVE_EXAMPLES: &str = "\
@@ -79,7 +82,8 @@ Examples:
 
 Flags win over environment variables, those over the file, the file over defaults.
 Every setting has a variable: CONSORT_, the table, the name, in capitals (CONSORT_HTTP_MAX_BODY). Streams,
-views, sinks and spaces of once are the exception: they are declared in the file alone.
+views, sinks, collections, tenants, databases and spaces of once are the exception: the file alone declares
+them.
 SIGTERM or SIGINT stops gracefully: roles are handed over, running requests are finished; a second
 signal stops at once. A node that was killed and is started again with the same id waits until the
 lease of the one before has lapsed.";
@@ -91,8 +95,8 @@ Exit code 0: the node would start with this. Exit code 1: every mistake is on st
 /// Many nodes, one answer.
 ///
 /// Consort keeps views of event streams exact and live on every node, sends the rows of their time windows to
-/// InfluxDB, webhooks, RabbitMQ or files, assembles documents from pieces in order, and computes an answer once
-/// although many servers are asked. It keeps its data in a local folder, or on Redis, Redis Cluster and RabbitMQ.
+/// InfluxDB, webhooks, RabbitMQ or files, assembles documents from pieces in order, replicates SQL databases, and
+/// computes an answer once although many servers are asked. It keeps its data in a local folder, or on Redis, Redis Cluster and RabbitMQ.
 #[derive(Parser)]
 #[command(name = "consort", version, after_help = EXAMPLES, disable_help_subcommand = true)]
 pub(crate) struct Cli {
@@ -123,6 +127,9 @@ enum Command {
     /// Reads and changes documents of collections, and checks them against the log
     #[command(subcommand)]
     Glue(GlueCommand),
+    /// Shows, queries, backs up and repairs databases
+    #[command(subcommand)]
+    Db(DbCommand),
     /// Puts load on nodes and checks their answers
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -150,6 +157,7 @@ impl Cli {
             Command::Drain(arguments) => drain::run(&arguments),
             Command::Resolve(arguments) => resolve::run(&arguments),
             Command::Glue(command) => glue::run(&command),
+            Command::Db(command) => db::run(&command),
             Command::Bench(command) => bench::run(&command),
             Command::Relay(arguments) => relay::run(&arguments),
             Command::SampleUpstream(arguments) => sample_upstream::run(&arguments),
@@ -190,5 +198,15 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         super::Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_help_names_everything_that_the_file_alone_declares() {
+        let help = super::SERVE_EXAMPLES.replace('\n', " ").to_lowercase();
+        let parts = crate::parts::configs();
+        let declared = parts.iter().flat_map(|part| part.declarations);
+        for plural in declared.map(|spec| spec.plural) {
+            assert!(help.contains(plural), "{plural}");
+        }
     }
 }

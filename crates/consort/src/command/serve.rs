@@ -54,7 +54,7 @@ async fn serve(
     };
     let format = config.log.format;
     if tour && let Err(error) = tour::begin(&mut config).await {
-        return fail(FAILED, &format!("the tour's upstream cannot start: {error}"));
+        return fail(FAILED, &format!("the tour cannot start: {error}"));
     }
     let started = tokio::select! {
         started = Node::start_extended(config, extension) => started,

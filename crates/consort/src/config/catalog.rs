@@ -14,6 +14,11 @@ impl Catalog {
         Catalog([&NODE].into_iter().chain(parts.iter().copied()).collect())
     }
 
+    /// The specs of these alone.
+    pub(crate) fn from_parts(parts: &[&'static PartConfig]) -> Catalog {
+        Catalog(parts.to_vec())
+    }
+
     pub(crate) fn parts(&self) -> impl Iterator<Item = &'static PartConfig> {
         self.0.iter().copied()
     }

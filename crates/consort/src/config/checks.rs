@@ -115,7 +115,7 @@ fn reachable_needs_tokens(config: &Config, given: &Given, problems: &mut Vec<Pro
     let open_to_all = config.http.tokens.is_empty() && !tokens_tried;
     if !config.http.listen.ip().is_loopback() && open_to_all {
         let message = format!(
-            "'listen' in [http]: other machines can reach {}, and without access tokens anybody there could use \
+            "'listen' in [http]: other machines can reach {}, and without access tokens their users could use \
              this node; set 'tokens' or 'tokens_file', or listen on 127.0.0.1",
             config.http.listen
         );

@@ -5,8 +5,8 @@
 //! `consort config --defaults` and the [`reference()`] come from the specs. All problems of all sources are
 //! collected, each with its place; none of them ever repeats a secret.
 //!
-//! Streams, views, sinks, databases and spaces of once have names of the user's choice, so the file alone declares them:
-//! [`document`] finds them, and the parts read them.
+//! Streams, views, sinks, collections, tenants, databases and spaces of once have names of the user's choice, so the
+//! file alone declares them: [`document`] finds them, and the parts read them.
 
 pub(crate) mod catalog;
 mod checks;

@@ -68,7 +68,7 @@ impl<'a> Reader<'a> {
         table: String,
         span: &Range<usize>,
         entries: &'a [Entry],
-        known: &[&'static str],
+        settings: &'static [SettingSpec],
         spots: &'a Spots<'a>,
         problems: &'a mut Vec<Problem>,
     ) -> Reader<'a> {
@@ -76,7 +76,7 @@ impl<'a> Reader<'a> {
             table,
             span: span.clone(),
             entries,
-            known: known.to_vec(),
+            known: names(settings),
             broken: false,
             spots,
             problems,

@@ -7,7 +7,8 @@ use crate::parts::configs;
 /// A table of settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableReference {
-    /// `http`; `stream.NAME` where the user gives the name; `stream.NAME.amqp` for a table in that.
+    /// `http`; `stream.NAME` where the user gives the name; `stream.NAME.amqp` for a table in that; `[route]` for a list
+    /// of tables.
     pub name: String,
     pub doc: &'static str,
     pub settings: Vec<SettingReference>,
@@ -40,16 +41,21 @@ pub fn reference() -> Vec<TableReference> {
     let mut tables: Vec<TableReference> = fixed.collect();
     for spec in catalog.declarations() {
         let name = format!("{}.NAME", spec.table);
-        tables.push(table(name.clone(), spec.doc, spec.settings));
+        tables.push(table_reference(name.clone(), spec.doc, spec.settings));
         for outer in spec.settings.iter().filter(|spec| !spec.inner().is_empty()) {
             let doc = outer.doc.first().copied().unwrap_or_default();
-            tables.push(table(format!("{name}.{}", outer.name), doc, outer.inner()));
+            tables.push(table_reference(format!("{name}.{}", outer.name), doc, outer.inner()));
         }
     }
     tables
 }
 
-fn table(name: String, doc: &'static str, settings: &'static [SettingSpec]) -> TableReference {
+/// A table whose settings stand in a file alone.
+pub(super) fn table_reference(
+    name: String,
+    doc: &'static str,
+    settings: &'static [SettingSpec],
+) -> TableReference {
     let settings = settings.iter().map(|spec| setting(spec, None)).collect();
     TableReference { name, doc, settings }
 }

@@ -1,6 +1,7 @@
 //! The settings of `consort relay`: where lines come in, which targets there are, and which lines go to which.
 
 mod file;
+mod relay_spec;
 #[cfg(test)]
 mod tests;
 
@@ -14,9 +15,11 @@ use super::ConfigFile;
 use super::catalog::Catalog;
 use super::problem::{Place, Problem, Problems};
 use super::read::{self, Raw};
+use super::reference::{TableReference, table_reference};
+use super::spec::TableSpec;
 use super::spot::Spots;
-use crate::parts::configs;
 use file::read_file;
+use relay_spec::{CONFIG, RELAY, ROUTE, TARGET};
 
 /// Datagrams of this size pass an Ethernet without being cut in parts, with room for tunnels.
 const DATAGRAM: u64 = 1400;
@@ -79,6 +82,15 @@ pub struct Rule {
     pub tag: Option<(String, Option<String>)>,
     /// The targets, by their places.
     pub to: Vec<usize>,
+}
+
+/// All tables of a relay's file with their settings, for a reference page.
+pub fn relay_reference() -> Vec<TableReference> {
+    let names = [(&RELAY, "relay"), (&TARGET, "target.NAME"), (&ROUTE, "[route]")];
+    let table = |(table, name): (&'static TableSpec, &str)| {
+        table_reference(name.to_owned(), table.doc, table.settings)
+    };
+    names.map(table).into()
 }
 
 /// What the command line says beside the file.
@@ -198,7 +210,7 @@ fn read_flags(config: &mut RelayConfig, flags: &RelayFlags, problems: &mut Vec<P
 
 /// What needs all settings.
 fn check(config: &RelayConfig, file: Option<&ConfigFile>, problems: &mut Vec<Problem>) {
-    let catalog = Catalog::new(&configs());
+    let catalog = Catalog::from_parts(&[&CONFIG]);
     let place = match file {
         Some(file) => Spots::new(file, &catalog, &[], &[]).place(&(0..0)),
         None => Place::Flag("consort relay".to_owned()),
@@ -222,8 +234,8 @@ fn check(config: &RelayConfig, file: Option<&ConfigFile>, problems: &mut Vec<Pro
             && config.allow.is_empty()
         {
             tell(format!(
-                "other machines can reach {setting} {address}, and anybody there could send lines; name those who \
-                 may with 'allow' in [relay] (or --allow), as in [\"10.0.0.0/8\"], or listen on 127.0.0.1"
+                "other machines can reach {setting} {address}, so programs on them could send lines; list the \
+                 networks that may send with 'allow' in [relay] (or --allow), as in [\"10.0.0.0/8\"], or listen on 127.0.0.1"
             ));
         }
     }

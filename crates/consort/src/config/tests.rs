@@ -54,7 +54,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[http]\nlisten = '0.0.0.0:7400'",
-        "2:10: 'listen' in [http]: other machines can reach 0.0.0.0:7400, and without access tokens anybody there could use this node; set 'tokens' or 'tokens_file', or listen on 127.0.0.1",
+        "2:10: 'listen' in [http]: other machines can reach 0.0.0.0:7400, and without access tokens their users could use this node; set 'tokens' or 'tokens_file', or listen on 127.0.0.1",
     ),
     (
         "[http]\nmax_body = '8MB'",

@@ -12,7 +12,8 @@ use consort_db::part::DbPart;
 use consort_db::view::OwnNode;
 use consort_server::db::{self, DbHttp};
 use futures::FutureExt as _;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join_all};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use self::schema::SchemaFiles;
@@ -83,7 +84,13 @@ impl Part for Db {
             links: [all].into_iter().chain(shown).collect(),
             routes: http.routes(),
             long_bodies: http.long_bodies(),
-            running: Box::new(RunningDb { http, schema: Some(schema), background }),
+            running: Box::new(RunningDb {
+                http,
+                databases,
+                schema: Some(schema),
+                is_handed_over: watch::Sender::new(false),
+                background,
+            }),
             ..OpenPart::default()
         })
     }
@@ -93,17 +100,39 @@ impl Part for Db {
 #[derive(Debug)]
 struct RunningDb {
     http: DbHttp,
+    databases: Databases,
     /// The files that are handed over once the node has joined.
     schema: Option<SchemaFiles>,
+    /// Whether the leaders have them.
+    is_handed_over: watch::Sender<bool>,
     background: JoinSet<()>,
 }
 
 impl Running for RunningDb {
     fn joined(&mut self) {
         let Some(schema) = self.schema.take() else { return };
-        for (database, files) in schema.into_databases() {
-            self.background.spawn(schema::hand_over(self.http.clone(), database, files));
+        let (http, is_handed_over) = (self.http.clone(), self.is_handed_over.clone());
+        let handing = schema
+            .into_databases()
+            .into_iter()
+            .map(move |(database, files)| schema::hand_over(http.clone(), database, files));
+        self.background.spawn(async move {
+            join_all(handing).await;
+            is_handed_over.send_replace(true);
+        });
+    }
+
+    fn ready(&self) -> BoxFuture<'_, ()> {
+        async {
+            for database in self.databases.iter() {
+                let mut views = database.view().views();
+                // A view that ends is that of a node that ends.
+                let _ = views.wait_for(|view| view.leader().is_some()).await;
+            }
+            let mut handed_over = self.is_handed_over.subscribe();
+            let _ = handed_over.wait_for(|is_over| *is_over).await;
         }
+        .boxed()
     }
 
     fn stop(&mut self, phase: StopPhase) -> BoxFuture<'_, ()> {

@@ -123,16 +123,21 @@ async fn queues(config: &Config, http: &GlueHttp) -> Result<Vec<CollectionQueue>
         let collection = &settings.definition.name;
         for PieceQueue { url, queue, tenant } in &settings.queues {
             let authority = config.engine.tls_ca.as_deref();
-            let inlet = consort_engines::open_inlet(url.reveal(), queue, authority)
+            let inlet = consort_engines::open_exclusive_inlet(url.reveal(), queue, authority)
                 .await
                 .map_err(|error| PartError::Engine { url: url.clone(), source: error })?;
             // Every collection of the config is open.
-            let Some(judge) = http.judge(collection, tenant) else { continue };
+            let (Some(judge), Some(admission)) =
+                (http.judge(collection, tenant), http.admission(collection, tenant))
+            else {
+                continue;
+            };
             queues.push(CollectionQueue {
                 collection: collection.clone(),
                 queue: queue.clone(),
-                inlet: http.paced(collection, inlet),
+                inlet,
                 judge: Arc::new(judge),
+                admission: Arc::new(admission),
             });
         }
     }

@@ -135,6 +135,11 @@ pub trait Running: Send + Sync + fmt::Debug {
     /// The node has joined its cluster: sources begin to read.
     fn joined(&mut self) {}
 
+    /// Waits until the part can do its work. The future may be dropped at any time.
+    fn ready(&self) -> BoxFuture<'_, ()> {
+        async {}.boxed()
+    }
+
     /// One phase of the node's stop. The future may be dropped if the engine fails meanwhile.
     fn stop(&mut self, _phase: StopPhase) -> BoxFuture<'_, ()> {
         async {}.boxed()

@@ -164,14 +164,19 @@ pub(crate) async fn node_here(
     url: &str,
     workloads: impl Fn(&Services) -> Vec<Arc<dyn Part>> + Send + Sync + 'static,
 ) -> (consort::Node, Client) {
-    let text = format!(
-        "[node]\nid = \"{id}\"\n[http]\nlisten = \"127.0.0.1:0\"\n[engine]\nurl = \"{url}\"\n"
-    );
-    let file = ConfigFile { name: "test".into(), text };
-    let sources = Sources { file: Some(file), ..Sources::default() };
-    let config = Config::resolve(&sources).expect("a config");
     let parts = vec![Arc::new(RolesPart::new(workloads)) as _];
+    let config = config_here(id, url, "");
     let node = consort::Node::start_with(config, parts).await.expect("a node");
     let client = Client::new(&format!("http://{}", node.address()), None).expect("an address");
     (node, client)
+}
+
+/// The settings of a node in this process, with these declarations.
+pub(crate) fn config_here(id: &str, url: &str, declarations: &str) -> Config {
+    let text = format!(
+        "[node]\nid = \"{id}\"\n[http]\nlisten = \"127.0.0.1:0\"\n[engine]\nurl = \"{url}\"\n{declarations}"
+    );
+    let file = ConfigFile { name: "test".into(), text };
+    let sources = Sources { file: Some(file), ..Sources::default() };
+    Config::resolve(&sources).expect("a config")
 }

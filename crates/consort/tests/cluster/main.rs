@@ -2,6 +2,8 @@
 
 mod alone;
 mod bed;
+mod heartbeats;
+mod obstacles;
 mod roles;
 mod several;
 mod stopped;

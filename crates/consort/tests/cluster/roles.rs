@@ -54,7 +54,7 @@ fn shared_by(cluster: &Cluster, ids: &[&str]) -> bool {
     roles.len() == ROLES + OWN_ROLES && roles.iter().all(at_work) && ids.iter().all(owns)
 }
 
-async fn metrics(client: &Client) -> String {
+pub(crate) async fn metrics(client: &Client) -> String {
     let address = client.url().trim_start_matches("http://");
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = "GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
@@ -64,7 +64,7 @@ async fn metrics(client: &Client) -> String {
     answer
 }
 
-fn figure(metrics: &str, name: &str) -> u64 {
+pub(crate) fn figure(metrics: &str, name: &str) -> u64 {
     let line = metrics.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
     line.unwrap_or_else(|| panic!("{name} in\n{metrics}")).parse().unwrap()
 }

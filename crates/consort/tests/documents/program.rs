@@ -138,10 +138,10 @@ impl Workplace {
         Ok(output)
     }
 
-    /// Stops all programs as Ctrl-C does. A program that the page has killed is gone already; one that ended by
+    /// Stops all programs as Ctrl-C does, the last one first: a node needs its server to the end. A program that the page has killed is gone already; one that ended by
     /// itself, or does not end well, is a failure.
     pub(crate) async fn stop(&mut self) -> Result<(), String> {
-        for mut program in std::mem::take(&mut self.programs) {
+        for mut program in std::mem::take(&mut self.programs).into_iter().rev() {
             program.terminate(STOPPED_WITHIN).await;
             // A shell reports 128 + n for the end by signal n.
             if let Some(code @ 1..=127) = program.exit_code() {

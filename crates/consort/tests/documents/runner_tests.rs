@@ -147,6 +147,7 @@ fn the_last_command_is_a_service_only_if_it_goes_on() {
     assert_eq!(found("echo a\nA_B=c consort serve \\\n  -c x.toml\n"), Some(Service::Node));
     assert_eq!(found("consort relay -c r.toml\n"), Some(Service::Relay));
     assert_eq!(found("consort sample-upstream --delay 1s\n"), Some(Service::Upstream));
+    assert_eq!(found("redis-server --appendonly yes\n"), Some(Service::Redis));
     for none in
         ["consort serve --help\n", "consort serve\necho on\n", "consort check -c serve\n", ""]
     {

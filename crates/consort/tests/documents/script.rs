@@ -9,6 +9,7 @@ pub(crate) enum Service {
     Node,
     Relay,
     Upstream,
+    Redis,
 }
 
 impl Service {
@@ -17,6 +18,7 @@ impl Service {
         match self {
             Service::Node | Service::Upstream => "listens on http://",
             Service::Relay => "its counters are at http://",
+            Service::Redis => "Ready to accept connections",
         }
     }
 }
@@ -35,6 +37,7 @@ pub(crate) fn service(script: &str) -> Option<(Service, String)> {
         ("consort", "serve") => Service::Node,
         ("consort", "relay") => Service::Relay,
         ("consort", "sample-upstream") => Service::Upstream,
+        ("redis-server", _) => Service::Redis,
         _ => return None,
     };
     if last.contains("--help") || last.ends_with('&') {

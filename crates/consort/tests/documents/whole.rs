@@ -8,12 +8,15 @@ use crate::page::Page;
 use crate::{files, links};
 
 /// Each ignored block is a promise that nothing checks.
-const IGNORED_AT_MOST: usize = 16;
+const IGNORED_AT_MOST: usize = 8;
 
 /// A newcomer decides within a minute.
 const README_LINES: usize = 130;
 
 const SUMMARY: &str = "docs/SUMMARY.md";
+
+/// The page that says how much is tested.
+const TESTED: &str = "docs/about/how-it-is-tested.md";
 
 /// The documentation tests of the pages.
 const RUST_PAGES: &str = "crates/consort/src/documents.rs";
@@ -24,6 +27,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         Trial::test("all/the_readme_is_short", readme),
         Trial::test("all/few_blocks_are_ignored", ignored),
         Trial::test("all/rust_blocks_are_documentation_tests", rust),
+        Trial::test("all/the_page_on_tests_counts_as_the_code_does", counts),
     ]
 }
 
@@ -78,4 +82,68 @@ fn rust() -> Result<(), Failed> {
         }
     }
     Ok(())
+}
+
+fn counts() -> Result<(), Failed> {
+    let page = files::read(TESTED);
+    let seeds = thousands(
+        constant("sim/tests/seeds.rs", "SEEDS_IN_A_PART") * constant("sim/tests/seeds.rs", "PARTS"),
+    );
+    let windows = constant("sim/tests/windows.rs", "SEEDS");
+    let collections = constant("sim/tests/glue.rs", "SEEDS");
+    let rules: usize = ["mutations", "windows", "glue"]
+        .map(|name| broken_rules(&format!("sim/tests/{name}.rs")))
+        .iter()
+        .sum();
+    let missing: Vec<String> = [
+        format!("{} cases for logs, {} for stores", cases("log_suite"), cases("store_suite")),
+        format!("{seeds} seeds, {windows} for windows and {collections} for collections"),
+        format!("{rules} rules, each found"),
+    ]
+    .into_iter()
+    .filter(|words| !page.contains(words))
+    .collect();
+    match missing.is_empty() {
+        true => Ok(()),
+        false => Err(format!("{TESTED} does not say {missing:?}").into()),
+    }
+}
+
+/// A number of a constant in a source file.
+fn constant(file: &str, name: &str) -> usize {
+    let text = files::read(file);
+    let line = text.lines().find(|line| line.starts_with(&format!("const {name}: ")));
+    let value = line.and_then(|line| line.split_once("= ")?.1.strip_suffix(';'));
+    let value = value.and_then(|value| value.replace('_', "").parse().ok());
+    value.unwrap_or_else(|| panic!("{file} has no number {name}"))
+}
+
+/// How many cases a suite of the contracts has. The model is a test of its own.
+fn cases(suite: &str) -> usize {
+    let text = files::read("crates/kernel/src/contract/mod.rs");
+    let begin = text.find(&format!("macro_rules! {suite} ")).expect("the suite is there");
+    let suite = &text[begin..begin + text[begin..].find("\n}\n").expect("the suite ends")];
+    let suite = suite.split("contract_cases! { model").next().unwrap_or(suite);
+    let is_case = |line: &&str| {
+        let name = line.trim();
+        line.starts_with("            ")
+            && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+    };
+    suite.lines().filter(is_case).count()
+}
+
+/// How many tests of a file break a rule and find it.
+fn broken_rules(file: &str) -> usize {
+    files::read(file)
+        .lines()
+        .filter(|line| line.starts_with("fn ") && line.ends_with("found() {"))
+        .count()
+}
+
+/// 1,000 for 1000.
+fn thousands(number: usize) -> String {
+    match number {
+        0..1_000 => number.to_string(),
+        _ => format!("{},{:03}", number / 1_000, number % 1_000),
+    }
 }

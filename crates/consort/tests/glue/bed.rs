@@ -35,6 +35,11 @@ const COLLECTIONS: &str = "
     partitions = 1
     absent = 'reject'
     on_reject = 'halt'
+    [glue.exact]
+    format = 'json'
+    partitions = 1
+    on_gap = 'reject'
+    gap_for = '100ms'
     [glue.plain]
     format = 'json'
     partitions = 1
@@ -56,10 +61,24 @@ impl GlueNode {
     }
 
     pub(crate) async fn start_as(text: &str) -> GlueNode {
+        GlueNode::try_start(text).await.unwrap_or_else(|reason| panic!("{reason}"))
+    }
+
+    /// A node, or why it does not start.
+    pub(crate) async fn try_start(text: &str) -> Result<GlueNode, String> {
         let file = ConfigFile { name: "test".into(), text: text.to_owned() };
         let sources = Sources { file: Some(file), ..Sources::default() };
         let config = Config::resolve(&sources).unwrap_or_else(|problems| panic!("{problems}"));
-        GlueNode(consort::Node::start(config).await.expect("a node"))
+        let node = consort::Node::start(config).await;
+        node.map(GlueNode).map_err(|error| error.to_string())
+    }
+
+    pub(crate) fn address(&self) -> std::net::SocketAddr {
+        self.0.address()
+    }
+
+    pub(crate) async fn stop(self) {
+        self.0.stop().await;
     }
 
     pub(crate) fn editor(&self) -> Editor {
@@ -68,8 +87,7 @@ impl GlueNode {
 
     /// A client with this access token.
     pub(crate) fn editor_with(&self, token: Option<&str>) -> Editor {
-        let client = Client::new(&format!("http://{}", self.0.address()), token);
-        Editor(Connection::new(client.expect("an address"), PATIENCE))
+        Editor::at(&format!("http://{}", self.0.address()), token)
     }
 }
 
@@ -77,6 +95,11 @@ impl GlueNode {
 pub(crate) struct Editor(Connection);
 
 impl Editor {
+    pub(crate) fn at(url: &str, token: Option<&str>) -> Editor {
+        let client = Client::new(url, token);
+        Editor(Connection::new(client.expect("an address"), PATIENCE))
+    }
+
     pub(crate) async fn send(
         &mut self,
         method: Method,

@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use consort_testbed::{Port, Process, eventually};
 use serde_json::Value;
 
-use crate::bed::PATIENCE;
+use crate::bed::{Editor, PATIENCE};
 
 const EXAMPLE: &str = include_str!("../../../../examples/content.toml");
 
@@ -18,7 +18,7 @@ fn head_commands() -> Vec<&'static str> {
 }
 
 /// The binary, with an environment of its own.
-fn consort(arguments: &[&str]) -> Command {
+pub(crate) fn consort(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_consort"));
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("CONSORT_")) {
         command.env_remove(name);
@@ -27,36 +27,66 @@ fn consort(arguments: &[&str]) -> Command {
     command
 }
 
-struct Bed {
+/// A node of a config as a process, and the commands beside it.
+pub(crate) struct Bed {
     _port: Port,
     address: String,
-    node: Process,
+    pub(crate) node: Process,
+    command: Command,
     folder: tempfile::TempDir,
 }
 
 impl Bed {
     async fn start() -> Bed {
+        Bed::start_with(EXAMPLE).await
+    }
+
+    pub(crate) async fn start_with(config: &str) -> Bed {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("content.toml");
-        fs::write(&path, EXAMPLE).expect("a file");
+        fs::write(&path, config).expect("a file");
         let port = Port::claim();
         let address = format!("127.0.0.1:{}", port.number());
         let mut command = consort(&["serve", "-c"]);
         command.arg(&path).args(["--listen", &address]).current_dir(folder.path());
         let node = Process::start(&command, &folder.path().join("node.log"));
-        eventually("the node listens", PATIENCE, || async {
-            node.output().contains("listens on http://")
-        })
-        .await;
-        Bed { _port: port, address, node, folder }
+        let bed = Bed { _port: port, address, node, command, folder };
+        bed.listens().await;
+        bed
     }
 
-    fn path(&self) -> &Path {
+    async fn listens(&self) {
+        let said = || self.node.output();
+        eventually("the node listens", PATIENCE, || async {
+            said().contains("listens on http://")
+        })
+        .await;
+    }
+
+    /// Ends the node in order, and starts it as it was.
+    pub(crate) async fn restart(&mut self) {
+        self.node.terminate(PATIENCE).await;
+        self.node = Process::start(&self.command, &self.folder.path().join("node.log"));
+        self.listens().await;
+    }
+
+    /// Kills the node as `kill -9` does, and starts it as it was.
+    pub(crate) async fn crash(&mut self) {
+        self.node.kill().await;
+        self.node = Process::start(&self.command, &self.folder.path().join("node.log"));
+        self.listens().await;
+    }
+
+    pub(crate) fn editor(&self) -> Editor {
+        Editor::at(&format!("http://{}", self.address), None)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
 
     /// Runs `consort glue` with this input.
-    fn glue(&self, arguments: &[&str], input: &str) -> Output {
+    pub(crate) fn glue(&self, arguments: &[&str], input: &str) -> Output {
         let url = format!("http://{}", self.address);
         let file = self.path().join("input");
         fs::write(&file, input).expect("a file");
@@ -67,11 +97,11 @@ impl Bed {
     }
 }
 
-fn out(output: &Output) -> String {
+pub(crate) fn out(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-fn words(output: &Output) -> String {
+pub(crate) fn words(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 

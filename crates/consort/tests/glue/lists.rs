@@ -104,7 +104,7 @@ async fn the_overview_shows_collections_and_their_counters() {
     let overview = editor.json("/glue").await;
     let names: Vec<_> =
         overview["collections"].as_array().unwrap().iter().map(|one| &one["collection"]).collect();
-    assert_eq!(names, ["content", "guides", "plain", "strict"]);
+    assert_eq!(names, ["content", "exact", "guides", "plain", "strict"]);
     let content = &overview["collections"][0];
     assert_eq!((&content["format"], &content["partitions"]), (&json!("json"), &json!(2)));
     assert_eq!(content["tenants"]["default"]["applied"], 5);

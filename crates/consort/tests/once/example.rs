@@ -96,7 +96,7 @@ async fn the_tour_has_the_list_and_asks_an_upstream_of_its_own() {
         .windows(2)
         .filter_map(|pair| Some((pair[0].strip_prefix("  curl ")?, pair[1].trim())))
         .collect();
-    assert_eq!(tried.len(), 5, "{output}");
+    assert_eq!(tried.len(), 7, "{output}");
     for (curl, answer) in tried {
         let command = format!("curl --fail --silent {curl}");
         // A view has the ride a moment after it is accepted.

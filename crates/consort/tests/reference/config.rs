@@ -1,5 +1,6 @@
 //! `config.md`: every setting.
 
+use consort::config::relay::relay_reference;
 use consort::config::{SettingReference, TableReference, reference};
 
 use super::compare;
@@ -11,6 +12,22 @@ const FLAGS: [(&str, &str); 4] = [
     ("engine.broker", "--broker"),
     ("node.id", "--node"),
 ];
+
+/// The same for `consort relay --help`.
+const RELAY_FLAGS: [(&str, &str); 5] = [
+    ("relay.udp", "--udp"),
+    ("relay.tcp", "--tcp"),
+    ("relay.http", "--http"),
+    ("relay.allow", "--allow"),
+    ("relay.form", "--form"),
+];
+
+const RELAY_HEAD: &str = "
+## The file of a relay
+
+`consort relay -c FILE` reads a file of its own, with the tables below and no others. It has no environment variables. Flags win
+over the file, and `--to` adds targets that take all lines. [Relay](../parts/relay.md) shows a whole file.
+";
 
 const HEAD: &str = "
 # Settings
@@ -28,10 +45,15 @@ sizes are texts such as `\"64KiB\"` or `\"8MiB\"`.
 
 #[test]
 fn the_page_of_settings_is_current() {
-    let tables = reference();
-    let mut text = HEAD.to_owned();
-    text.push_str("\n| table | settings |\n| --- | --- |\n");
-    for table in &tables {
+    let node = [HEAD, &sections(&reference())].concat();
+    let relay = [RELAY_HEAD, &sections(&relay_reference())].concat();
+    compare("config.md", &(node + &relay));
+}
+
+/// A list of the tables, and what each has.
+fn sections(tables: &[TableReference]) -> String {
+    let mut text = String::from("\n| table | settings |\n| --- | --- |\n");
+    for table in tables {
         let names: Vec<String> = table.settings.iter().map(|s| format!("`{}`", s.name)).collect();
         text.push_str(&format!(
             "| [`[{0}]`](#{1}) | {2} |\n",
@@ -40,20 +62,26 @@ fn the_page_of_settings_is_current() {
             names.join(", ")
         ));
     }
-    for table in &tables {
-        text.push_str(&section(table));
-    }
-    compare("config.md", &text);
+    tables.iter().for_each(|table| text.push_str(&section(table)));
+    text
 }
 
 #[test]
 fn the_flags_of_settings_are_those_of_the_command_line() {
+    let is_setting = |tables: &[TableReference], path: &str| {
+        let mut paths = tables.iter().flat_map(|table| {
+            table.settings.iter().map(|setting| format!("{}.{}", table.name, setting.name))
+        });
+        assert!(paths.any(|known| known == path), "there is no setting {path}");
+    };
+    let relay_help = super::command_line::help(&["relay"]);
+    for (path, flag) in RELAY_FLAGS {
+        is_setting(&relay_reference(), path);
+        assert!(relay_help.contains(&format!("{flag} <")), "{flag} is not a flag of the relay");
+    }
     let help = super::command_line::help(&["serve"]);
     for (path, flag) in FLAGS {
-        let known = reference().iter().any(|table| {
-            table.settings.iter().any(|setting| format!("{}.{}", table.name, setting.name) == path)
-        });
-        assert!(known, "there is no setting {path}");
+        is_setting(&reference(), path);
         let (table, name) = path.split_once('.').expect("a path has two parts");
         let described = help.lines().any(|line| line.contains(&format!("([{table}] {name})")));
         assert!(
@@ -72,12 +100,8 @@ fn section(table: &TableReference) -> String {
 }
 
 fn entry(table: &TableReference, setting: &SettingReference) -> String {
-    let mut text = format!(
-        "\n### `{}.{}`\n\n{}\n\n",
-        table.name,
-        setting.name,
-        sentence(&setting.doc.join(" "))
-    );
+    let path = format!("{}.{}", table.name.trim_matches(['[', ']']), setting.name);
+    let mut text = format!("\n### `{path}`\n\n{}\n\n", sentence(&setting.doc.join(" ")));
     match &setting.default {
         Some(default) => text.push_str(&format!("- default: `{default}`\n")),
         None => text.push_str("- no default\n"),
@@ -87,10 +111,9 @@ fn entry(table: &TableReference, setting: &SettingReference) -> String {
     }
     if let Some(variable) = &setting.variable {
         text.push_str(&format!("- environment: `{variable}`\n"));
-        let path = format!("{}.{}", table.name, setting.name);
-        if let Some((_, flag)) = FLAGS.iter().find(|(of, _)| *of == path) {
-            text.push_str(&format!("- flag: `{flag}`\n"));
-        }
+    }
+    if let Some((_, flag)) = FLAGS.iter().chain(&RELAY_FLAGS).find(|(of, _)| *of == path) {
+        text.push_str(&format!("- flag: `{flag}`\n"));
     }
     if setting.secret {
         text.push_str("- a secret: no message shows its value\n");

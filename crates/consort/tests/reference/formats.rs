@@ -16,7 +16,7 @@ What Consort stores and sends carries a version. A node refuses a version that i
 
 #[test]
 fn the_page_of_formats_is_current() {
-    let crates: [&[FormatVersion]; 8] = [
+    let crates: [&[FormatVersion]; 9] = [
         consort_engines::FORMATS,
         consort_kernel::format_version::FORMATS,
         consort_views::FORMATS,
@@ -24,6 +24,7 @@ fn the_page_of_formats_is_current() {
         consort_feeds::FORMATS,
         consort_once::FORMATS,
         consort_glue::FORMATS,
+        consort_db::FORMATS,
         consort_server::FORMATS,
     ];
     let mut text = HEAD.to_owned();

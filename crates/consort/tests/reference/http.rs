@@ -32,6 +32,7 @@ sink = "rows"
 upstream = "http://127.0.0.1:9/{path}"
 [glue.content]
 format = "json"
+[db.items]
 "#;
 
 /// The routes of the page: headings such as "### `GET /views/{view}`".

@@ -73,6 +73,17 @@ const FAMILIES: &[(&str, &str, &str)] = &[
     ("consort_feed_subscribers", "gauge", ""),
     ("consort_glue_pieces", "gauge", "collection, tenant, outcome"),
     ("consort_glue_documents_bytes", "gauge", "collection, tenant"),
+    ("consort_db_writes", "counter", "database, outcome"),
+    ("consort_db_reads", "counter", "database, outcome"),
+    ("consort_db_index", "gauge", "database"),
+    ("consort_db_leads", "gauge", "database"),
+    ("consort_db_stopped", "gauge", "database"),
+    ("consort_db_workers", "gauge", "database"),
+    ("consort_db_workers_wanted", "gauge", "database"),
+    ("consort_db_lag", "gauge", "database, worker"),
+    ("consort_db_size_bytes", "gauge", "database"),
+    ("consort_db_snapshot_index", "gauge", "database"),
+    ("consort_db_snapshots_bytes", "gauge", "database"),
     ("consort_once_answers", "counter", "once, source"),
     ("consort_once_errors", "counter", "once, reason"),
     ("consort_once_computations", "counter", ""),
@@ -129,6 +140,7 @@ count = true
 upstream = "http://127.0.0.1:9/{path}"
 [glue.content]
 format = "json"
+[db.notes]
 "#;
 
 const RELAY: &str = "[relay]\nudp = \"127.0.0.1:0\"\nhttp = \"127.0.0.1:0\"\ndefault = [\"a\"]\n[target.a]\nudp = \"127.0.0.1:9\"\n";

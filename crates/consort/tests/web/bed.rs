@@ -43,6 +43,17 @@ sink   = ["rows"]
 
 [once.items]
 upstream = "http://UPSTREAM/items/{path}?{query}"
+
+[glue.content]
+format     = "json"
+partitions = 1
+history    = 5
+sink       = ["documents"]
+
+[sink.documents]
+kind   = "file"
+format = "ndjson"
+path   = "FOLDER/documents"
 "#;
 
 /// The streams, the routes by which events come to them, and a body that counts one event.
@@ -52,6 +63,15 @@ pub(crate) const POSTS: [(&str, &str, &str); 4] = [
     ("/streams/points", "text/plain", "points v=1"),
     ("/write?db=points", "text/plain", "points v=1"),
 ];
+
+/// The stream of the collection's pieces.
+pub(crate) const PIECES: &str = "glue.content";
+
+/// The metric that counts all answers.
+const ANSWERED: &str = "consort_http_requests_total";
+
+/// The routes that a test itself asks with success.
+const OWN_ROUTES: [&str; 3] = ["/metrics", "/cluster", "/glue"];
 
 pub(crate) struct Bed {
     node: Node,
@@ -102,14 +122,25 @@ impl Bed {
         self.metric(&format!("consort_stream_accepted_total{{stream=\"{stream}\"}}")).await
     }
 
-    /// Fails unless the node is as it was when it started: no event, no computation, no order.
+    /// Fails unless the node is as it was when it started: no event, no piece, no computation, no order, and no good
+    /// answer but those that this asks for.
     pub(crate) async fn assert_untouched(&self) {
-        assert_eq!(self.accepted("rides").await, 0);
-        assert_eq!(self.accepted("points").await, 0);
+        for stream in ["rides", "points", PIECES] {
+            assert_eq!(self.accepted(stream).await, 0, "{stream}");
+        }
+        let collections = self.get("/glue").await;
+        assert!(collections.contains("\"received\":0"), "{collections}");
         let cluster = self.get("/cluster").await;
         assert!(cluster.contains("\"draining\":false"), "{cluster}");
         let calls = ask(self.upstream, "/calls").await;
         assert!(calls.contains("\"calls\":0"), "{calls}");
+        let metrics = self.get("/metrics").await;
+        let own =
+            |line: &str| OWN_ROUTES.iter().any(|route| line.contains(&format!("\"{route}\"")));
+        let mut answers = metrics.lines().filter(|line| line.starts_with(ANSWERED));
+        let good = answers
+            .find(|line| line.contains("status=\"2xx\"") && !line.ends_with(" 0") && !own(line));
+        assert_eq!(good, None);
     }
 }
 

@@ -6,7 +6,7 @@ use crate::bed::Bed;
 use crate::page::PageServer;
 
 /// Routes on which the page's requests must have arrived, or the page has proved nothing.
-const REACHED: [(&str, &str); 10] = [
+const REACHED: [(&str, &str); 18] = [
     ("/views/{view}", "GET"),
     ("/once/{name}/{*path}", "GET"),
     ("/once/{name}/{*path}", "OPTIONS"),
@@ -17,6 +17,14 @@ const REACHED: [(&str, &str); 10] = [
     ("/write", "POST"),
     ("/feeds/{*path}", "GET"),
     ("/cluster/nodes/{id}/drain", "POST"),
+    ("/glue/{collection}", "GET"),
+    ("/glue/{collection}", "POST"),
+    ("/glue/{collection}", "OPTIONS"),
+    ("/glue/{collection}/{id}", "GET"),
+    ("/glue/{collection}/{id}", "OPTIONS"),
+    ("/glue/{collection}/{id}/retry", "POST"),
+    ("/glue/{collection}/{id}/discard", "POST"),
+    ("/sinks/{sink}/parked/release", "OPTIONS"),
 ];
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,22 +1,37 @@
 //! Every route that changes something, and some that only tell, against pages and hosts.
 
-use crate::bed::{Bed, POSTS, exchange, status};
+use crate::bed::{Bed, PIECES, POSTS, exchange, status};
+
+/// Pieces of documents: method, path, type of the body, body. Each adds one.
+const DOCUMENTS: [(&str, &str, &str, &str); 4] = [
+    ("PUT", "/glue/content/a", "application/json", "{}"),
+    ("PATCH", "/glue/content/a", "application/merge-patch+json", r#"{"b":1}"#),
+    ("DELETE", "/glue/content/a", "", ""),
+    ("POST", "/glue/content", "application/x-ndjson", r#"{"id":"a","form":"whole","piece":{}}"#),
+];
 
 /// Orders and computations: method, path, type of the body, body.
-const OTHERS: [(&str, &str, &str, &str); 10] = [
+const OTHERS: [(&str, &str, &str, &str); 12] = [
     ("POST", "/api/v2/write?bucket=points", "text/plain", "points v=1"),
     ("POST", "/query?q=CREATE%20DATABASE%20points", "text/plain", ""),
     ("GET", "/once/items/a", "", ""),
     ("POST", "/once/items/a", "application/json", "{}"),
     ("DELETE", "/once/items/a", "", ""),
     ("POST", "/once/items/purge", "application/json", r#"{"tag":"red"}"#),
-    ("POST", "/sinks/s/parked/release", "application/json", r#"{"collection":"c","id":"a"}"#),
+    ("POST", "/glue/content/a/retry", "application/json", r#"{"place":"0-0-0-0"}"#),
+    ("POST", "/glue/content/a/discard", "application/json", r#"{"place":"0-0-0-0"}"#),
+    (
+        "POST",
+        "/sinks/documents/parked/release",
+        "application/json",
+        r#"{"collection":"content","id":"a"}"#,
+    ),
     ("POST", "/cluster/nodes/a/drain", "application/json", "{}"),
     ("POST", "/cluster/roles/worker:rides%2F0/resolve", "application/json", r#"{"from":"end"}"#),
     ("POST", "/cluster/roles/worker:rides/0/resolve", "application/json", r#"{"from":"end"}"#),
 ];
 
-const TELLING: [&str; 14] = [
+const TELLING: [&str; 26] = [
     "/",
     "/streams",
     "/streams/rides",
@@ -30,6 +45,18 @@ const TELLING: [&str; 14] = [
     "/lifts/7/rides",
     "/feeds",
     "/feeds/views/rides_by_minute",
+    "/views/rides_of_lift/rejects",
+    "/views/rides_by_minute/late",
+    "/streams/rides/rejects",
+    "/sinks/documents/parked",
+    "/glue",
+    "/glue/content?documents=true",
+    "/glue/content/rejects",
+    "/glue/content/a",
+    "/glue/content/a/versions",
+    "/glue/content/a/diff?from=1",
+    "/feeds/glue/content",
+    "/once",
     "/nowhere",
 ];
 
@@ -45,7 +72,7 @@ fn request((method, path, kind, body): (&str, &str, &str, &str), headers: &str) 
 fn routes() -> Vec<(&'static str, &'static str, &'static str, &'static str)> {
     let posts = POSTS.map(|(path, kind, body)| ("POST", path, kind, body));
     let telling = TELLING.map(|path| ("GET", path, "", ""));
-    [&posts[..], &OTHERS, &telling].concat()
+    [&posts[..], &DOCUMENTS, &OTHERS, &telling].concat()
 }
 
 #[tokio::test]
@@ -91,4 +118,5 @@ async fn programs_and_the_nodes_own_pages_use_every_route() {
         }
     }
     assert_eq!((bed.accepted("rides").await, bed.accepted("points").await), (6, 9));
+    assert_eq!(bed.accepted(PIECES).await, 12);
 }

@@ -32,7 +32,6 @@ const CLAIM: u64 = 77;
 
 pub(crate) struct StoreBed {
     pub(crate) folder: TempDir,
-    pub(crate) memory: Arc<MemoryStore>,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) hooked: Arc<HookedStore>,
     /// The database, by a way on which calls can be stopped and fail.
@@ -60,7 +59,7 @@ impl StoreBed {
         let put = Operation::Put { key: cells.head(), value: head.encode() };
         memory.commit(cells.shard(), Commit::of([put])).await.unwrap();
         let leader = GroupWriter::open(&folder.path().join("leader"), 1, 1 << 40).unwrap();
-        StoreBed { folder, memory, clock, hooked, store, direct, head, leader, files: 0 }
+        StoreBed { folder, clock, hooked, store, direct, head, leader, files: 0 }
     }
 
     /// A database with some 1 MB of rows.

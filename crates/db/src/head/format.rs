@@ -7,7 +7,7 @@ use super::{DbHead, HeadHolder, HeadState};
 use crate::hash::{ContentHash, SchemaChain};
 use crate::wire::{DbFormatError, FieldReader, FieldWriter};
 
-const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 const LED: u8 = 0;
 const VACANT: u8 = 1;
 const STOPPED: u8 = 2;

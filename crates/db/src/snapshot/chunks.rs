@@ -12,7 +12,7 @@ use ring::digest::{SHA256, digest};
 /// changed page does not cost much.
 pub const CHUNK_BYTES: usize = 256 * 1024;
 
-const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 
 /// The SHA-256 of a chunk's bytes. Users choose the bytes, so a weaker hash could be made to collide (H39).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -44,10 +44,15 @@ pub fn copy_file(source: &Connection, copy: &Path) -> Result<FileState, MakeErro
 fn copy_within(source: &Connection, copy: &Path) -> Result<FileState, MakeError> {
     // The first read fixes the state that the transaction sees, and the copy is of that state.
     let state = FileState::read(source)?.ok_or(MakeError::Empty)?;
+    copy_pages(source, copy)?;
+    Ok(state)
+}
+
+/// Copies the pages of a file to a new one, which is one file without a log beside it.
+pub(crate) fn copy_pages(source: &Connection, copy: &Path) -> rusqlite::Result<()> {
     let mut target = Connection::open(copy)?;
     Backup::new(source, &mut target)?.run_to_completion(STEP_PAGES, Duration::ZERO, None)?;
-    target.pragma_update_and_check(None, "journal_mode", "DELETE", |_| Ok(()))?;
-    Ok(state)
+    target.pragma_update_and_check(None, "journal_mode", "DELETE", |_| Ok(()))
 }
 
 /// Names the chunks of a copy. The manifest is to be stored after all of them (H13).

@@ -220,3 +220,66 @@ pub(crate) async fn note_made(store: &DatabaseStore, index: u64) -> Result<(), D
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use consort_kernel::Timestamp;
+
+    use super::*;
+    use crate::head::HeadHolder;
+    use crate::position::DbPosition;
+    use crate::worker::cell::WorkerCell;
+
+    fn worker(id: u64, state: WorkerState) -> WorkerCell {
+        WorkerCell {
+            id,
+            slot: id as u16,
+            node: "a".into(),
+            incarnation: 1,
+            since: Timestamp(0),
+            applied: DbPosition { era: 1, index: 0 },
+            state,
+        }
+    }
+
+    fn view(leader: u64, workers: &[(u64, WorkerState)]) -> DatabaseView {
+        let holder =
+            HeadHolder { node: "a".into(), incarnation: 1, slot: 0, worker: leader, claim: 3 };
+        DatabaseView {
+            head: Some(DbHead::created(1, 2, 3).claimed(holder, 3).unwrap()),
+            workers: workers.iter().map(|(id, state)| worker(*id, *state)).collect(),
+            ..DatabaseView::default()
+        }
+    }
+
+    #[test]
+    fn the_fit_reader_with_the_lowest_id_makes_snapshots_and_the_leader_last() {
+        use WorkerState::{Fit, Loading, Unfit, Yielded};
+        let cases = [
+            (view(1, &[(1, Fit), (3, Fit), (2, Fit)]), vec![2, 3, 1]),
+            (view(3, &[(1, Fit), (2, Fit), (3, Fit)]), vec![1, 2, 3]),
+            (view(1, &[(1, Fit), (2, Unfit), (3, Loading), (4, Yielded)]), vec![1]),
+            (view(1, &[]), vec![]),
+        ];
+        for (view, expected) in cases {
+            assert_eq!(makers(&view), expected);
+        }
+    }
+
+    #[test]
+    fn the_next_worker_has_its_turn_when_the_one_before_it_has_given_up() {
+        let cases = [(0, 1), (1799, 1), (1800, 2), (3599, 2), (3600, 3)];
+        for (waited, turns) in cases {
+            assert_eq!(turns_after(Duration::from_secs(waited)), turns, "{waited}");
+        }
+    }
+
+    #[test]
+    fn a_stopped_database_makes_no_snapshot() {
+        let mut view = view(1, &[]);
+        view.wanted = WantedWorkers::new(1).with_snapshot(5);
+        assert_eq!(wanted_behind(&view), Some(5));
+        view.head = view.head.map(|head| head.stopped("lost").unwrap());
+        assert_eq!(wanted_behind(&view), None);
+    }
+}

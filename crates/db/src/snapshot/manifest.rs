@@ -8,7 +8,7 @@ use crate::hash::{ContentHash, SchemaChain};
 use crate::position::DbPosition;
 use crate::wire::{DbFormatError, FieldReader, FieldWriter};
 
-const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 const WHAT: &str = "the manifest of a snapshot";
 
 /// A snapshot that is whole: its manifest is stored last (H13).

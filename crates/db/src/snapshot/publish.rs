@@ -17,7 +17,8 @@ use super::sweep_list::encode_names;
 use super::upload::{PublishError, SETTLE_WITHIN, TRIES, UploadedSnapshot};
 use crate::head::{DbHead, HeadError};
 use crate::settle::Settlement;
-use crate::store::{DatabaseStore, DbStoreError};
+use crate::store::{DatabaseStore, DbStoreError, encode_files};
+use crate::write::schema_file::AppliedFile;
 
 /// How long a new era is tried to be put while writes change the head between two tries.
 const SWITCH_WITHIN: Duration = Duration::from_secs(60);
@@ -75,10 +76,11 @@ impl UploadedSnapshot {
     }
 
     /// Publishes the snapshot with which an era begins, together with the head of that era, which `next` makes
-    /// from the present head. Returns the head that was put.
+    /// from the present head, and the schema files in it. Returns the head that was put.
     pub(crate) async fn switch_era(
         mut self,
         store: &DatabaseStore,
+        schema_files: &[AppliedFile],
         next: impl Fn(&DbHead) -> Result<DbHead, HeadError>,
     ) -> Result<DbHead, SwitchError> {
         let give_up_at = Instant::now() + SWITCH_WITHIN;
@@ -89,7 +91,7 @@ impl UploadedSnapshot {
                 return Err(PublishError::Overtaken.into());
             }
             let put = next(&head)?;
-            let commit = self.era_commit(store, &put).await?;
+            let commit = self.era_commit(store, &put, schema_files).await?;
             match store.settle(&commit, SETTLE_WITHIN).await {
                 Settlement::Applied => return Ok(put),
                 Settlement::Failed(error) => return Err(PublishError::Store(error).into()),
@@ -137,11 +139,13 @@ impl UploadedSnapshot {
         &self,
         store: &DatabaseStore,
         head: &DbHead,
+        schema_files: &[AppliedFile],
     ) -> Result<Commit, PublishError> {
         let cells = store.cells();
         let [first, second] = cells.manifests();
         let puts = vec![
             Operation::Put { key: cells.head(), value: head.encode() },
+            Operation::Put { key: cells.schema(), value: encode_files(schema_files) },
             Operation::Put { key: first, value: self.manifest.encode() },
             Operation::Delete(Cell::new(Kind::Bytes, second)),
         ];

@@ -20,7 +20,7 @@ use consort_kernel::Timestamp;
 use super::chunks::ChunkName;
 use crate::wire::{DbFormatError, FieldReader, FieldWriter};
 
-const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 
 /// How long chunks stay that no manifest names: a loader may still read them.
 pub const SWEEP_AFTER: Duration = Duration::from_secs(3600);

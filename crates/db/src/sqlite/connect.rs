@@ -32,7 +32,7 @@ const LIMITS: [(Limit, i32); 12] = [
 
 /// The worker's own tables. `_consort_local` says how far the file is and stays on this worker; the other
 /// two travel with the database.
-const OWN_TABLES: &str = "
+pub(crate) const OWN_TABLES: &str = "
     CREATE TABLE IF NOT EXISTS _consort_local (
         id INTEGER PRIMARY KEY CHECK (id = 1), era INTEGER NOT NULL, idx INTEGER NOT NULL,
         digest BLOB, chain BLOB NOT NULL, content BLOB NOT NULL) STRICT;

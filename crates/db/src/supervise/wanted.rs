@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use crate::wire::{DbFormatError, FieldReader, FieldWriter};
 
-const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 
 /// The contents of the wanted cell.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use consort_kernel::Timestamp;
 use crate::position::DbPosition;
 use crate::wire::{DbFormatError, FieldReader, FieldWriter};
 
-const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 
 /// A worker as the others see it. It is live while its node's member cell is live with this incarnation.
 #[derive(Clone, Debug, PartialEq, Eq)]

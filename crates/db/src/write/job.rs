@@ -8,7 +8,7 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 
 use crate::wire::{DbFormatError, FieldReader, FieldWriter};
 
-const ANSWER_VERSION: u8 = 1;
+pub(crate) const ANSWER_VERSION: u8 = 1;
 
 /// A request: statements that take effect together or not at all.
 #[derive(Clone, Debug, PartialEq)]

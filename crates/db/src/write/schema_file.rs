@@ -69,7 +69,7 @@ pub(super) fn note_file(connection: &Connection, file: &SchemaFile) -> rusqlite:
 }
 
 /// All files that were applied.
-pub(super) fn applied_files(connection: &Connection) -> rusqlite::Result<Vec<AppliedFile>> {
+pub(crate) fn applied_files(connection: &Connection) -> rusqlite::Result<Vec<AppliedFile>> {
     let mut statement =
         connection.prepare("SELECT name, hash FROM _consort_schema ORDER BY name")?;
     let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;

@@ -78,6 +78,13 @@ impl Settling {
     }
 }
 
+impl Settling {
+    /// Ends the session: what is not settled comes again, to whoever consumes next.
+    pub(super) fn release(&self) {
+        self.session.condemn("the queue was given up; what is not settled comes again");
+    }
+}
+
 /// Ends a connection on which settling did not come to its end.
 struct GiveUp<'a> {
     session: Option<&'a Session>,
@@ -115,13 +122,15 @@ impl Consumption {
     pub(super) async fn start(
         session: &Arc<Session>,
         queue: &str,
+        is_exclusive: bool,
         what: String,
     ) -> Result<Consumption, Fault> {
         let starting = async {
             let channel = session.channel().await?;
             channel.basic_qos(PREFETCH, BasicQosOptions::default()).await?;
-            // Acknowledged by hand, and shared with whoever else consumes.
-            let options = BasicConsumeOptions::default();
+            // Acknowledged by hand.
+            let options =
+                BasicConsumeOptions { exclusive: is_exclusive, ..BasicConsumeOptions::default() };
             let arguments = FieldTable::default();
             let consumer =
                 channel.basic_consume(queue.into(), "".into(), options, arguments).await?;

@@ -31,6 +31,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 pub struct RabbitInlet {
     target: Arc<Target>,
     queue: String,
+    /// Whether nobody else may consume the queue meanwhile.
+    is_exclusive: bool,
     link: Arc<Link>,
     taking: tokio::sync::Mutex<Taking>,
     /// Of the consumption that there is.
@@ -67,7 +69,12 @@ impl RabbitInlet {
         let name = format!("consort: intake of {queue}");
         let link = Arc::new(Link::new(target.clone(), name, Declaring::default()));
         let (taking, settling) = (tokio::sync::Mutex::default(), Mutex::default());
-        Ok(RabbitInlet { target, queue: queue.into(), link, taking, settling })
+        Ok(RabbitInlet { target, queue: queue.into(), is_exclusive: false, link, taking, settling })
+    }
+
+    /// The same, where no other consumer of the queue is allowed beside it: its messages come in their order.
+    pub fn exclusive(self) -> RabbitInlet {
+        RabbitInlet { is_exclusive: true, ..self }
     }
 
     /// Consumes again, after the pause that is due; if that does not end before `until`, the last
@@ -82,8 +89,9 @@ impl RabbitInlet {
                 }
             }
             let (link, queue, what) = (self.link.clone(), self.queue.clone(), self.what());
+            let is_exclusive = self.is_exclusive;
             taking.starting = Some(tokio::spawn(async move {
-                Consumption::start(&link.session().await?, &queue, what).await
+                Consumption::start(&link.session().await?, &queue, is_exclusive, what).await
             }));
         }
         let Some(starting) = &mut taking.starting else { return Ok(()) };
@@ -150,6 +158,17 @@ impl Inlet for RabbitInlet {
         match settling {
             Some(settling) => settling.settle(tags).await,
             None => Ok(()),
+        }
+    }
+
+    fn release(&self) {
+        if let Some(settling) = self.settling.lock().take() {
+            settling.release();
+        }
+        // Nobody takes while the queue is given up, so the lock is free.
+        if let Ok(mut taking) = self.taking.try_lock() {
+            taking.starting.take().inspect(JoinHandle::abort);
+            taking.open = None;
         }
     }
 }

@@ -34,13 +34,12 @@ use watch::Watch;
 /// How often a waiting reader looks although nothing woke it: a lost message costs it this much.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Bulk commits take turns: of each lane of shards so many are on their way at one time, one that is carried out and
+/// Bulk commits take turns: of each group of shards so many are on their way at one time, one that is carried out and
 /// the next one. The clock, urgent commits and appends, which share their connection, wait behind no more of them than
-/// all lanes have, however slow the server is. So a node does not take commits for lost that only stand in a long
-/// line. Several lanes, since in a cluster one server may hang while the others do
-/// well.
+/// all groups have, however slow the server is. So a node does not take commits for lost that only stand in a long
+/// line. Several groups, since in a cluster one server may hang while the others do well.
 const BULK_AT_ONCE: usize = 2;
-const BULK_LANES: usize = 16;
+const BULK_GROUPS: usize = 16;
 
 /// The one engine behind the log and the store of a namespace.
 #[derive(Debug)]
@@ -50,8 +49,8 @@ struct Shared {
     /// For every call about leases: a connection answers in order, and appends of many megabytes may be on the other
     /// ones. The first call connects, and the connection is driven by the runtime of that call.
     leases: Link,
-    /// Turns of bulk commits, by lane.
-    bulk: [Semaphore; BULK_LANES],
+    /// Turns of bulk commits, by group of shards.
+    bulk: [Semaphore; BULK_GROUPS],
     /// For reads, whose answers may be large: they must not hold up leases and appends.
     reads: Link,
     watch: Watch,

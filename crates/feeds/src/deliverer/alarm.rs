@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::Lane;
+use super::SinkFeed;
 use crate::cell::Found;
 use crate::feed;
 use crate::spec::Retention;
@@ -19,7 +19,7 @@ const HELD_ROWS: u64 = 100_000;
 /// rows of half the bytes that it keeps.
 const HELD_FOR: Duration = Duration::from_secs(600);
 
-impl Lane {
+impl SinkFeed {
     /// Counts what waits, from time to time, and raises or ends the alarm.
     pub(super) async fn count(&self, counted: &mut Option<Duration>, found: &Found) {
         let now = self.runtime.elapsed();
@@ -27,7 +27,7 @@ impl Lane {
             return;
         }
         let next = found.stand.next;
-        let Lane { store, sink_name, spec, shard, .. } = self;
+        let SinkFeed { store, sink_name, spec, shard, .. } = self;
         let feed = &spec.feed;
         let Ok(end) = feed::end(&**store, *shard, feed, next).await else { return };
         let Ok(bytes) = feed::estimate(&**store, *shard, feed, next..end).await else { return };

@@ -10,7 +10,7 @@ use consort_cluster::runtime::within;
 use consort_kernel::{Budget, Cell, ChangeError, FeedEntry, Kind, Note, Operation};
 
 use super::batch::{Batch, Item};
-use super::{Attempted, Hindrance, Lane, LaneState};
+use super::{Attempted, Hindrance, SinkFeed, SinkFeedState};
 use crate::bisect::Bisect;
 use crate::cell::{Changed, Found};
 use crate::names;
@@ -56,11 +56,11 @@ struct Refused {
     subjects: BTreeMap<Subject, ParkedSubject>,
 }
 
-impl Lane {
+impl SinkFeed {
     /// Delivers the entries, as far as it goes, and moves the cursor behind those that are settled.
     pub(super) async fn attempt(
         self: Arc<Self>,
-        claimed: LaneState,
+        claimed: SinkFeedState,
         entries: Vec<FeedEntry>,
     ) -> Attempted {
         let (mut rows, mut budget) = (Vec::with_capacity(entries.len()), Budget::default());
@@ -88,7 +88,7 @@ impl Lane {
         let Some(last) = progress.settled.checked_sub(1).map(|at| &rows[at]) else {
             return Attempted { state: Some(claimed), settled: 0, hindrance };
         };
-        let LaneState { found, mut parked } = claimed;
+        let SinkFeedState { found, mut parked } = claimed;
         let Refused { notes, subjects } = progress.refused;
         let parked_rows = notes.len();
         let mut operations: Vec<Operation> = notes.into_iter().map(Operation::Append).collect();
@@ -105,7 +105,7 @@ impl Lane {
             Ok(Changed::Done(found)) => {
                 self.figures.note(progress.taken, parked_rows);
                 self.says.parked(&self.spec.feed, parked.waiting());
-                let state = Some(LaneState { found, parked });
+                let state = Some(SinkFeedState { found, parked });
                 Attempted { state, settled: progress.settled, hindrance }
             }
             Ok(Changed::Stale) => {
@@ -121,7 +121,12 @@ impl Lane {
     }
 
     /// Sends the items in their order, in smaller and smaller requests where the sink refuses one.
-    async fn send_batch(&self, claimed: &LaneState, batch: &Batch, sent: &AtomicBool) -> Progress {
+    async fn send_batch(
+        &self,
+        claimed: &SinkFeedState,
+        batch: &Batch,
+        sent: &AtomicBool,
+    ) -> Progress {
         let mut bisect = Bisect::new(batch.items.len());
         let (mut refused, mut taken, mut end) = (Refused::default(), 0, End::Done);
         while let Some(range) = bisect.next() {
@@ -176,7 +181,7 @@ impl Lane {
         }
     }
 
-    /// Sends one request, if the cell still is this lane's.
+    /// Sends one request, if the cell still is this sink feed's.
     pub(super) async fn send(
         &self,
         claimed: &Found,
@@ -207,10 +212,10 @@ impl Lane {
         &self,
         item: &Item,
         reason: &str,
-        claimed: &LaneState,
+        claimed: &SinkFeedState,
         refused: &mut Refused,
     ) -> Result<(), Hindrance> {
-        let Lane { sink_name, shard, spec, .. } = self;
+        let SinkFeed { sink_name, shard, spec, .. } = self;
         if let (Some(change), Ok(delivery)) = (&item.subject, &item.delivery) {
             let parked = claimed.parked.waiting() + refused.subjects.len();
             if self.says.parked_by_others(&spec.feed) + parked >= PARKED_SUBJECTS_MAX {
@@ -237,7 +242,7 @@ impl Lane {
 
     /// The note of a refused row, for the list of parked rows.
     pub(super) fn note(&self, number: u64, delivery: Option<&Delivery>, reason: &str) -> Note {
-        let Lane { sink_name, shard, spec, .. } = self;
+        let SinkFeed { sink_name, shard, spec, .. } = self;
         tracing::warn!(sink = %sink_name, feed = %spec.feed, %shard, number,
             "a row is refused for good, and parked: {reason}");
         let shown = delivery.map(|delivery| delivery.change.payload_line().into_owned());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use consort_kernel::{ChangeError, limits::READ_ENTRIES};
 
-use super::{BATCH, Lane};
+use super::{BATCH, SinkFeed};
 use crate::parked_subject::ParkedSubjects;
 use crate::row::Row;
 use crate::sink::Delivery;
@@ -38,7 +38,7 @@ impl Batch {
     }
 }
 
-impl Lane {
+impl SinkFeed {
     /// The deliveries of these rows, without those of parked subjects.
     pub(super) async fn batch(
         &self,

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use consort_kernel::{Cursor, Operation};
 
-use super::Lane;
+use super::SinkFeed;
 use crate::backoff;
 use crate::cell::{Changed, Found};
 use crate::feed;
@@ -21,7 +21,7 @@ pub(super) enum Redo {
     Release(Vec<Operation>),
 }
 
-impl Lane {
+impl SinkFeed {
     /// Has the rows of a replaced attempt delivered again by the successor, if any of them were sent: the request may
     /// have arrived behind newer ones.
     pub(super) async fn give_back(&self, claimed: &Found, sent: &AtomicBool) {
@@ -33,7 +33,7 @@ impl Lane {
         if !sent.load(Ordering::Relaxed) {
             return;
         }
-        let Lane { sink_name, shard, .. } = self;
+        let SinkFeed { sink_name, shard, .. } = self;
         let feed = &self.spec.feed;
         for tries in 1..=GIVE_BACK_TRIES {
             match self.hand_to_successor(redo).await {

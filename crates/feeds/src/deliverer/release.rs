@@ -1,6 +1,6 @@
 //! Releases a parked subject: sends its present state, and from then on the changes that follow that state.
 //!
-//! The state is read after every row that was passed over, since one lane does both in turn. So the state covers those
+//! The state is read after every row that was passed over, since one sink feed does both in turn. So the state covers those
 //! rows. Rows behind the cursor that it covers as well are passed over by its revision.
 //!
 //! A deliverer that was replaced with this request under way could put an old state over newer changes. Like any
@@ -14,7 +14,7 @@ use consort_kernel::{Cell, Kind, Operation};
 
 use super::attempt::Sent;
 use super::give_back::Redo;
-use super::{Attempted, BATCH, Hindrance, Lane, LaneState};
+use super::{Attempted, BATCH, Hindrance, SinkFeed, SinkFeedState};
 use crate::cell::Changed;
 use crate::feed;
 use crate::names;
@@ -22,11 +22,11 @@ use crate::parked_subject::{ParkedSubject, SentState, put};
 use crate::sink::Delivery;
 use crate::subjects::{CoveredChanges, Subject, SubjectState};
 
-impl Lane {
+impl SinkFeed {
     /// Sends the present state of a parked subject, and notes that it was sent.
     pub(super) async fn release(
         self: Arc<Self>,
-        claimed: LaneState,
+        claimed: SinkFeedState,
         subject: Subject,
     ) -> Attempted {
         let Some(cell) = claimed.parked.get(&subject).cloned() else {
@@ -58,7 +58,7 @@ impl Lane {
                 }
                 Sent::Replaced => return self.release_again(&cell, &sent).await,
             };
-        let LaneState { found, mut parked } = claimed;
+        let SinkFeedState { found, mut parked } = claimed;
         let parked_rows = notes.len();
         let mut operations: Vec<Operation> = notes.into_iter().map(Operation::Append).collect();
         let feed = &self.spec.feed;
@@ -70,7 +70,7 @@ impl Lane {
                 self.figures.note(taken, parked_rows);
                 parked.insert(cell);
                 self.says.parked(feed, parked.waiting());
-                let state = Some(LaneState { found, parked });
+                let state = Some(SinkFeedState { found, parked });
                 Attempted { state, settled: taken, hindrance: None }
             }
             Ok(Changed::Stale) => self.release_again(&cell, &sent).await,
@@ -85,9 +85,9 @@ impl Lane {
     async fn present(
         &self,
         cell: &ParkedSubject,
-        claimed: &LaneState,
+        claimed: &SinkFeedState,
     ) -> Result<(SubjectState, u64), String> {
-        let Lane { store, shard, spec, .. } = self;
+        let SinkFeed { store, shard, spec, .. } = self;
         let subjects = spec.payload.subjects().ok_or("the feed has no documents any more")?;
         let covered = CoveredChanges {
             subject: cell.subject.clone(),

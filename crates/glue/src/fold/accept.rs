@@ -82,6 +82,9 @@ impl Fold<'_> {
 
     /// Queues a piece behind a halt or a release. Beyond the bound of the pending cell it is rejected (H29).
     pub(super) fn queue(&mut self, incoming: &IncomingPiece<'_>) {
+        if !self.rules.keep(FoldRule::NoPieceWaitsInTheLog) {
+            return;
+        }
         let waiting = incoming.waiting(PendingState::Queued);
         if self.has_room(&waiting) {
             return self.wait(incoming, waiting, &PieceOutcome::Queued);

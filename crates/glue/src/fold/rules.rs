@@ -20,6 +20,8 @@ pub enum FoldRule {
     VersionsContinue,
     /// Pieces behind a halted document wait in it (H29).
     HaltQueues,
+    /// No piece behind a halted document is left in the log (H29).
+    NoPieceWaitsInTheLog,
     /// Retry and discard name the place of the halting piece (H31).
     WordsNameThePlace,
     /// An idempotency key counts for one document (H6).

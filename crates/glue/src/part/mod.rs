@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use consort_cluster::queue_consumer::{self, MessageJudge};
+use consort_cluster::queue_consumer::{self, MessageJudge, QueueAdmission};
 use consort_cluster::worker::{self, Plan};
 use consort_cluster::{Appender, Collector, Ended, Part, Role, Runtime, Tenure};
 use consort_kernel::{Entropy, Inlet, Log, Most, Name, NameError, Partition, Store};
@@ -53,6 +53,8 @@ pub struct CollectionQueue {
     pub inlet: Arc<dyn Inlet>,
     /// Turns its messages into records.
     pub judge: Arc<dyn MessageJudge>,
+    /// Admits its pieces by the quota of its tenant.
+    pub admission: Arc<dyn QueueAdmission>,
 }
 
 /// What the part needs.
@@ -194,6 +196,7 @@ impl GluePart {
             inlet: Arc::clone(&queue.inlet),
             stream: folded.cells.stream().clone(),
             judge: Arc::clone(&queue.judge),
+            admission: Arc::clone(&queue.admission),
             collector: self.options.collector.clone(),
             runtime: Arc::clone(&self.options.runtime),
         }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use consort_cluster::tenure::TenureControl;
 use consort_cluster::worker::Control;
-use consort_cluster::{Lanes, Task, TokioRuntime};
+use consort_cluster::{FramesInFlight, Task, TokioRuntime};
 use consort_kernel::memory::{MemoryLog, MemoryStore};
 use consort_kernel::{
     Cell, Commit, Cursor, Frame, FrameKind, Kind, ManualClock, Note, Operation, Producer,
@@ -42,7 +42,7 @@ impl Bed {
             Arc::clone(&appender),
             Arc::clone(&runtime),
             Duration::from_millis(1),
-            Lanes::Unbounded,
+            FramesInFlight::Unbounded,
         );
         let options = GlueOptions {
             log: log.clone(),

@@ -127,6 +127,7 @@ macro_rules! store_suite {
             the_largest_values_fit_and_larger_ones_are_refused
             a_get_of_large_values_ends_early_and_never_calls_an_unread_cell_absent
             the_largest_commit_fits_and_a_larger_one_is_refused
+            a_commit_of_all_bytes_is_applied_whole_and_one_byte_more_is_refused
         }
         $crate::contract_cases! { store_feeds, $harness,
             entries_are_numbered_without_gaps

@@ -5,11 +5,12 @@ use bytes::Bytes;
 use super::cells::{SHARD, add, commit, get, key, put, scan};
 use super::{StoreHarness, name};
 use crate::limits::{
-    COMMIT_STEPS, ENTRY_BYTES, KEY_BYTES, MEMBER_BYTES, PAGE_BYTES, PAGE_ROWS, VALUE_BYTES,
+    COMMIT_BYTES, COMMIT_STEPS, ENTRY_BYTES, KEY_BYTES, MEMBER_BYTES, PAGE_BYTES, PAGE_ROWS,
+    VALUE_BYTES,
 };
 use crate::{
-    Cell, Commit, CommitError, Committed, Element, Expect, Key, Kind, Note, Operation, QueryError,
-    Value,
+    Cell, Commit, CommitError, Committed, Cursor, Element, Expect, Key, Kind, Most, Note,
+    Operation, QueryError, Value,
 };
 
 pub async fn the_largest_values_fit_and_larger_ones_are_refused(harness: &dyn StoreHarness) {
@@ -88,4 +89,39 @@ pub async fn the_largest_commit_fits_and_a_larger_one_is_refused(harness: &dyn S
     let refused = store.commit(SHARD, Commit::of([add(key("t"), 1), over])).await;
     assert!(matches!(refused, Err(CommitError::Refused(_))), "{refused:?}");
     assert_eq!(get(&store, Kind::Counter, &key("t")).await, None);
+}
+
+pub async fn a_commit_of_all_bytes_is_applied_whole_and_one_byte_more_is_refused(
+    harness: &dyn StoreHarness,
+) {
+    let store = harness.store();
+    let (large, keys) = (Bytes::from(vec![7; VALUE_BYTES]), ["a", "b", "c"].map(key));
+    // Values and an entry as large as they may be, and one that fills the commit up.
+    let filled = |rest: usize| {
+        let puts = keys.iter().map(|key| put(key.clone(), large.clone()));
+        let entry = Operation::Append(Note { feed: name("f"), entry: large.clone() });
+        let operations = puts.take(2).chain([entry, put(keys[2].clone(), large.slice(..rest))]);
+        Commit::of(operations).expecting(Expect::Bytes(key("absent"), None))
+    };
+    let (mut most, mut over) = (0, VALUE_BYTES + 1);
+    while over - most > 1 {
+        let middle = most.midpoint(over);
+        match middle <= VALUE_BYTES && filled(middle).validate().is_ok() {
+            true => most = middle,
+            false => over = middle,
+        }
+    }
+    assert!(most > VALUE_BYTES - KEY_BYTES, "{COMMIT_BYTES} bytes hold four of the largest values");
+    let refused = store.commit(SHARD, filled(most + 1)).await;
+    assert!(matches!(refused, Err(CommitError::Refused(_))), "{refused:?}");
+    assert_eq!(get(&store, Kind::Bytes, &keys[0]).await, None, "nothing of it was applied");
+
+    assert_eq!(store.commit(SHARD, filled(most)).await, Ok(Committed::default()));
+    for (key, bytes) in keys.iter().zip([VALUE_BYTES, VALUE_BYTES, most]) {
+        let held = get(&store, Kind::Bytes, key).await;
+        assert_eq!(held, Some(Value::Bytes(large.slice(..bytes))), "{key:?}");
+    }
+    let (feed, wait) = (name("f"), std::time::Duration::ZERO);
+    let read = store.feed(SHARD, &feed, &Cursor::START, Most::default(), wait).await;
+    assert_eq!(read.expect("the feed").remove(0).entry, large);
 }

@@ -145,7 +145,7 @@ fn at_work(role: &RoleStatus) -> Problem {
             role.role
         ),
         None => format!(
-            "no node has '{}' at the moment, so nobody knows whether it stopped; ask again when one has it",
+            "no node has '{}' at the moment, so it is not known whether it stopped; ask again when one has it",
             role.role
         ),
     };

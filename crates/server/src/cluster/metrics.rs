@@ -79,7 +79,7 @@ impl ClusterMetrics {
             drop(metrics.pauses.get_or_create(&CauseLabel { cause: cause.as_str() }));
         }
         let registry = registry.sub_registry_with_prefix("cluster");
-        let pauses = "How long nobody worked on a role before this node did, by why";
+        let pauses = "How long no node worked on a role before this one did, by cause";
         registry.register("handover_pause_seconds", pauses, metrics.pauses.clone());
         let roles = "Roles that this node acquired, by kind";
         registry.register("roles_acquired", roles, metrics.acquired.clone());

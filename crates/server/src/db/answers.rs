@@ -175,6 +175,7 @@ mod tests {
             changes: 1,
             last_id: Some(7),
             columns: vec!["id".into(), "data".into()],
+            types: vec![None, None],
             rows: vec![vec![SqlValue::Integer(7), SqlValue::Blob(Bytes::from_static(b"\0"))]],
         }
     }

@@ -8,7 +8,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use consort_feeds::{BadCursor, FeedCursor, FeedPage, FeedSpec};
+use consort_feeds::{BadCursor, FeedCursor, FeedPage, FeedSpec, PageChange};
 use consort_kernel::{Budget, Change, ReadError};
 use serde_json::json;
 
@@ -78,14 +78,7 @@ async fn page(mut seat: Seat, from: &FeedCursor, asked: &Asked) -> Result<Respon
         () = seat.until_closed() => subscription.read(from, asked.limit, Duration::ZERO).await,
     };
     let FeedPage { changes, next } = page.map_err(|error| failed(&error))?;
-    let (mut body, mut budget) = (String::new(), Budget::default());
-    for row in &changes {
-        let line = shown(row.change.as_ref());
-        body.push_str(&line);
-        body.push('\n');
-        budget.spend(line.len()).await;
-    }
-    let mut response = body.into_response();
+    let mut response = lines(&changes).await.into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -93,6 +86,18 @@ async fn page(mut seat: Seat, from: &FeedCursor, asked: &Asked) -> Result<Respon
         headers.insert(CURSOR, next);
     }
     Ok(response)
+}
+
+/// The changes as lines. A page may have megabytes, so other tasks run meanwhile.
+async fn lines(changes: &[PageChange]) -> String {
+    let (mut text, mut budget) = (String::new(), Budget::default());
+    for row in changes {
+        let line = shown(row.change.as_ref());
+        text.push_str(&line);
+        text.push('\n');
+        budget.spend(line.len()).await;
+    }
+    text
 }
 
 /// A change in one line, or a line that says that this release cannot read it.
@@ -153,4 +158,18 @@ pub(crate) fn wants_events(headers: &HeaderMap) -> bool {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
     let mut types = accept.unwrap_or_default().split(',');
     types.any(|one| one.trim().to_ascii_lowercase().starts_with("text/event-stream"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::feeds::fixtures::large_page;
+    use crate::yields::counting_yields;
+
+    #[tokio::test]
+    async fn a_large_page_is_written_in_steps() {
+        let page = large_page().await;
+        let (text, yields) = counting_yields(lines(&page.changes)).await;
+        assert_eq!((text.lines().count(), yields), (20, 20));
+    }
 }

@@ -110,58 +110,14 @@ async fn written(page: &FeedPage) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::pin::pin;
-    use std::sync::Arc;
-    use std::task::Poll;
-
-    use consort_feeds::{FeedSpec, PageChange, Payload, Retention, Subscription};
-    use consort_kernel::{Change, Moment, SystemClock, memory};
-    use futures::poll;
-    use serde_json::json;
-    use serde_json::value::to_raw_value;
-
     use super::*;
-
-    #[derive(Debug)]
-    struct Notes;
-
-    impl Payload for Notes {
-        fn name(&self) -> &'static str {
-            "note"
-        }
-
-        fn id(&self, change: &Change) -> Result<String, String> {
-            Ok(change.revision.to_string())
-        }
-    }
-
-    /// Twenty changes, each as large as a step.
-    async fn large_page() -> FeedPage {
-        let (_, store) = memory::open(1, Arc::new(SystemClock::default()));
-        let feed = FeedSpec {
-            path: "test/notes".to_owned(),
-            feed: "test.notes".parse().unwrap(),
-            payload: Arc::new(Notes),
-            retention: Retention::default(),
-            sinks: Vec::new(),
-        };
-        let cursor = Subscription::new(Arc::new(store), Arc::new(feed)).oldest().await.unwrap();
-        let payload = to_raw_value(&json!({ "text": "x".repeat(64 << 10) })).unwrap();
-        let change = Change { subject: "a".to_owned(), time: Moment(0), revision: 1, payload };
-        let row = PageChange { change: Some(change), cursor: Some(cursor.clone()) };
-        FeedPage { changes: vec![row; 20], next: cursor }
-    }
+    use crate::feeds::fixtures::large_page;
+    use crate::yields::counting_yields;
 
     #[tokio::test]
     async fn a_large_page_is_written_in_steps() {
         let page = large_page().await;
-        let (mut writing, mut yields) = (pin!(written(&page)), 0);
-        let text = loop {
-            match poll!(&mut writing) {
-                Poll::Ready(text) => break text,
-                Poll::Pending => yields += 1,
-            }
-        };
+        let (text, yields) = counting_yields(written(&page)).await;
         assert_eq!((text.matches("\ndata: {").count(), yields), (20, 20));
     }
 }

@@ -4,6 +4,8 @@ pub(crate) mod answers;
 pub(crate) mod asked;
 mod catalog;
 pub(crate) mod events;
+#[cfg(test)]
+mod fixtures;
 mod metrics;
 mod sinks;
 

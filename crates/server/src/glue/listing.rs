@@ -124,3 +124,27 @@ fn write_one(text: &mut String, listed: &ListedDocument, format: DocumentFormat,
     }
     text.push('}');
 }
+
+#[cfg(test)]
+mod tests {
+    use consort_glue::reading::DocumentText;
+    use consort_glue::stored::DocumentHead;
+
+    use super::*;
+    use crate::yields::counting_yields;
+
+    #[tokio::test]
+    async fn a_page_of_large_documents_is_written_in_steps() {
+        let text = json!("x".repeat(64 << 10)).to_string().into();
+        let listed = ListedDocument {
+            tenant: "default".to_owned(),
+            id: "a".to_owned(),
+            head: DocumentHead::default(),
+            text: Some(DocumentText { tag: "0-0-1-0.1".parse().unwrap(), text }),
+        };
+        let page = DocumentPage { documents: vec![listed; 20], next: None };
+        let (text, yields) = counting_yields(written(&page, DocumentFormat::Json, false)).await;
+        let shown: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((shown["documents"].as_array().map(Vec::len), yields), (Some(20), 20));
+    }
+}

@@ -25,6 +25,7 @@ mod piece_request;
 mod piece_sender;
 mod pieces;
 mod queue;
+mod queue_admission;
 mod quota;
 mod quotas;
 mod rejects;
@@ -40,7 +41,7 @@ use axum::routing::{get, post, put};
 use consort_cluster::{Appender, Runtime};
 use consort_feeds::Subscription;
 use consort_glue::Collection;
-use consort_kernel::{Inlet, Log, Name, NameError, Store};
+use consort_kernel::{Log, Name, NameError, Store};
 
 use crate::cluster::Cluster;
 use crate::gate::GateKind;
@@ -53,7 +54,8 @@ use crate::tenants::{TenantName, TenantRoutes};
 pub use dry_run::PlanOf;
 pub use metrics::UNDECLARED_TENANT;
 use open::OpenCollection;
-pub use queue::{PacedInlet, PieceJudge};
+pub use queue::PieceJudge;
+pub use queue_admission::PieceAdmission;
 
 /// `live`, `halted` or `releasing`.
 const STATE: HeaderName = HeaderName::from_static("consort-state");
@@ -173,12 +175,10 @@ impl Glue {
         Some(PieceJudge::new(Arc::clone(collection), tenant.clone()))
     }
 
-    /// The queue, read on only while its collection keeps up.
-    pub fn paced(&self, collection: &str, inlet: Arc<dyn Inlet>) -> Arc<dyn Inlet> {
-        match self.0.collections.get(collection) {
-            Some(collection) => Arc::new(PacedInlet::new(inlet, collection)),
-            None => inlet,
-        }
+    /// Admits the pieces of a queue by the quota of its tenant.
+    pub fn admission(&self, collection: &str, tenant: &TenantName) -> Option<PieceAdmission> {
+        let collection = self.0.collections.get(collection)?;
+        Some(PieceAdmission::new(Arc::clone(collection), tenant.clone()))
     }
 
     fn collection(&self, name: &str) -> Result<&Arc<OpenCollection>, Problem> {

@@ -24,7 +24,7 @@ use super::pieces::may_be_stored;
 use super::quota::LEAST_PIECES;
 use super::quotas::CountedPieces;
 use crate::gate::Admission;
-use crate::ingress::POST_WITHIN;
+use crate::ingress::{IngressError, POST_WITHIN};
 use crate::problem::Problem;
 use crate::tenants::TenantName;
 
@@ -187,23 +187,40 @@ impl PieceSender {
         let (pieces, bytes) = (batch.records.len() as u64, batch.bytes as u64);
         let deadline = Instant::now() + POST_WITHIN;
         let is_over = || Instant::now() + PAUSE >= deadline;
+        let OpenCollection { quotas, ingress, .. } = &*self.collection;
+        let demand = ingress.demand();
+        let mut has_waited = false;
         let counted = loop {
-            match self.collection.quotas.admit(partition, tenant, pieces, bytes) {
+            let full = match quotas.admit(partition, tenant, pieces, bytes) {
                 Ok(counted) => break counted,
-                Err(full) if is_over() => return Err(full.problem()),
-                Err(_) => tokio::time::sleep(PAUSE).await,
+                Err(full) => full,
+            };
+            if is_over() {
+                if full.is_overload() {
+                    demand.note_refused(pieces);
+                }
+                return Err(full.problem());
             }
+            has_waited |= full.is_overload();
+            tokio::time::sleep(PAUSE).await;
         };
         loop {
-            match self.collection.ingress.gate().enter(pieces, deadline).await {
-                Ok(admission) => return Ok((counted, admission)),
-                Err(refused) if is_over() => {
-                    counted.not_sent();
-                    let error = crate::ingress::IngressError::Overloaded(refused);
-                    return Err(faults::not_appended(error));
+            let refused = match ingress.gate().enter(pieces, deadline).await {
+                Ok(admission) => {
+                    if has_waited || admission.has_waited() {
+                        demand.note_delayed(pieces);
+                    }
+                    return Ok((counted, admission));
                 }
-                Err(_) => tokio::time::sleep(PAUSE).await,
+                Err(refused) => refused,
+            };
+            if is_over() {
+                demand.note_refused(pieces);
+                counted.not_sent();
+                return Err(faults::not_appended(IngressError::Overloaded(refused)));
             }
+            has_waited = true;
+            tokio::time::sleep(PAUSE).await;
         }
     }
 

@@ -12,8 +12,8 @@ use bytes::{Bytes, BytesMut};
 use consort_cluster::{Place, SubmitError};
 use consort_glue::bounds::MAX_PIECE;
 use consort_glue::outcomes::OutcomeWait;
-use consort_glue::stored::OutcomeKey;
 use consort_glue::stored::record::Condition;
+use consort_glue::stored::{OutcomeEntry, OutcomeKey};
 use consort_glue::{DocumentFormat, PieceForm, Rejection, check_piece, json};
 use consort_kernel::{Budget, Records};
 use futures::StreamExt as _;
@@ -181,6 +181,9 @@ impl OpenCollection {
         let counted = self.quotas.admit(partition, &piece.tenant, 1, bytes);
         let counted = counted.map_err(|full| {
             self.ingress.metrics().rejected.inc();
+            if full.is_overload() {
+                self.ingress.demand().note_refused(1);
+            }
             full.problem()
         })?;
         // Before the append: the outcome may be written before the log's answer is here.
@@ -188,10 +191,10 @@ impl OpenCollection {
         let waiting = piece.wait.then(|| self.outcomes.register(shard));
         let records = Records::one(|buffer| buffer.extend_from_slice(&record));
         drop((record, content));
-        let place = match self.ingress.append(partition, records, None, deadline).await {
+        let (place, stored) = match self.ingress.append(partition, records, None, deadline).await {
             Ok(place) => {
-                counted.settle(Ok(&place));
-                place
+                let stored = counted.stored(&place);
+                (place, stored)
             }
             Err(error) => {
                 match &error {
@@ -201,10 +204,16 @@ impl OpenCollection {
                 return Err(faults::not_appended(error));
             }
         };
-        Ok(self.answer(&piece.id, waiting, &place, deadline).await)
+        let Some(entry) = outcome(waiting, &place, deadline).await else {
+            return Ok(outcome_answers::accepted(&place));
+        };
+        if let Some(stored) = stored {
+            stored.settled();
+        }
+        Ok(outcome_answers::settled(&piece.id, &entry, Some(&place)))
     }
 
-    /// The answer to a piece or a word that is in the log, when its outcome has come, or the time is over.
+    /// The answer to a word that is in the log, when its outcome has come, or the time is over.
     pub(super) async fn answer(
         &self,
         id: &str,
@@ -212,18 +221,21 @@ impl OpenCollection {
         place: &Place,
         deadline: Instant,
     ) -> Response {
-        let outcome = match waiting {
-            None => None,
-            Some(waiting) => {
-                let within: Duration = deadline.saturating_duration_since(Instant::now());
-                waiting.outcome(outcome_key(place), within).await
-            }
-        };
-        match outcome {
+        match outcome(waiting, place, deadline).await {
             None => outcome_answers::accepted(place),
             Some(entry) => outcome_answers::settled(id, &entry, Some(place)),
         }
     }
+}
+
+/// What became of a record, if someone waits for it and it comes in time.
+async fn outcome(
+    waiting: Option<OutcomeWait>,
+    place: &Place,
+    deadline: Instant,
+) -> Option<OutcomeEntry> {
+    let within: Duration = deadline.saturating_duration_since(Instant::now());
+    waiting?.outcome(outcome_key(place), within).await
 }
 
 /// What tells the outcome of the record at this place from others.

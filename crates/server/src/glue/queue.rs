@@ -6,18 +6,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use consort_cluster::Runtime;
 use consort_cluster::queue_consumer::{MessageJudge, RefusedMessage};
 use consort_kernel::{
-    Commit, CommitError, Cursor, Fault, FeedEntry, Inlet, Message, Most, Name, Note, Operation,
-    ReadError, Shard, Tag,
+    Commit, CommitError, Cursor, Fault, FeedEntry, Message, Most, Name, Note, Operation, ReadError,
+    Shard,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::bulk_line::{self, LineTenant};
 use super::open::OpenCollection;
-use crate::ingress::Ingress;
 use crate::tenants::{Caller, TenantName};
 
 /// How much of a message is kept beside the reason why it was refused.
@@ -33,50 +31,6 @@ const SHARD: Shard = Shard(0);
 pub struct PieceJudge {
     collection: Arc<OpenCollection>,
     tenant: TenantName,
-}
-
-/// How far behind the workers of a collection may be while its queues are read: a tenant's quota is what a partition
-/// applies in a second, so a queue waits in the broker and not in the log.
-const BEHIND_MOST: Duration = Duration::from_secs(1);
-
-/// How long a queue rests before its collection is looked at again.
-const REST: Duration = Duration::from_millis(100);
-
-/// A queue that is read on only while its collection keeps up. Each tenant has queues of its own, so a tenant that sends
-/// too much waits alone.
-pub struct PacedInlet {
-    inlet: Arc<dyn Inlet>,
-    ingress: Ingress,
-    runtime: Arc<dyn Runtime>,
-}
-
-impl PacedInlet {
-    pub(super) fn new(inlet: Arc<dyn Inlet>, collection: &OpenCollection) -> PacedInlet {
-        let (ingress, runtime) = (collection.ingress.clone(), Arc::clone(&collection.runtime));
-        PacedInlet { inlet, ingress, runtime }
-    }
-}
-
-#[async_trait]
-impl Inlet for PacedInlet {
-    async fn take(&self, most: usize, wait: Duration) -> Result<Vec<Message>, Fault> {
-        // Before anything is known of the workers the queue is read: its messages are safe in the log.
-        if self.ingress.lag().is_some_and(|lag| lag.behind > BEHIND_MOST) {
-            self.runtime.sleep(wait.min(REST)).await;
-            return Ok(Vec::new());
-        }
-        self.inlet.take(most, wait).await
-    }
-
-    async fn settle(&self, tags: &[Tag]) -> Result<(), Fault> {
-        self.inlet.settle(tags).await
-    }
-}
-
-impl fmt::Debug for PacedInlet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PacedInlet").field("inlet", &self.inlet).finish_non_exhaustive()
-    }
 }
 
 /// A refused message as the list keeps it.

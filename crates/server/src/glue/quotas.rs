@@ -58,6 +58,13 @@ pub(super) struct CountedPieces {
     id: Option<AdmissionId>,
 }
 
+/// Pieces that are in the log, and count until they are applied.
+pub(super) struct StoredPieces {
+    quotas: Quotas,
+    partition: u32,
+    id: AdmissionId,
+}
+
 impl Quotas {
     pub(super) fn new(options: QuotasOptions) -> Quotas {
         Quotas(Arc::new(Shared { options, partitions: Mutex::default() }))
@@ -152,10 +159,25 @@ impl CountedPieces {
         });
     }
 
+    /// The pieces are in the log, and their sender may hear of their outcome before anyone looks at the partition.
+    pub(super) fn stored(mut self, place: &Place) -> Option<StoredPieces> {
+        let (id, now) = (self.id.take()?, self.quotas.now());
+        self.quotas.with(self.partition, |quota| quota.stored(id, place.clone(), now));
+        Some(StoredPieces { quotas: self.quotas.clone(), partition: self.partition, id })
+    }
+
     /// The pieces were not sent.
     pub(super) fn not_sent(mut self) {
         let Some(id) = self.id.take() else { return };
         self.quotas.with(self.partition, |quota| quota.failed(id));
+    }
+}
+
+impl StoredPieces {
+    /// Their outcome has come, so they count no more: a client that waits for each of its pieces is never at its quota.
+    pub(super) fn settled(self) {
+        let now = self.quotas.now();
+        self.quotas.with(self.partition, |quota| quota.settled(self.id, now));
     }
 }
 

@@ -131,3 +131,36 @@ pub(super) fn shown_piece(format: DocumentFormat, piece: &[u8]) -> Value {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use consort_glue::Reason;
+    use consort_glue::stored::RejectEntry;
+    use consort_kernel::Timestamp;
+
+    use super::*;
+    use crate::yields::counting_yields;
+
+    #[tokio::test]
+    async fn a_page_of_large_rejects_is_written_in_steps() {
+        let entry = RejectEntry {
+            place: "0-0-1-0".parse().unwrap(),
+            tenant: "default".to_owned(),
+            id: "a".to_owned(),
+            version: 1,
+            reason: Reason::MALFORMED,
+            detail: "x".repeat(64 << 10),
+            form: None,
+            content: RejectedContent::None,
+            source: None,
+            missing_to: None,
+            time: Timestamp(0),
+        };
+        let page =
+            RejectPage { rejects: vec![ListedReject { entry, piece: None }; 20], next: None };
+        let writing = written(&page, DocumentFormat::Json, &TenantScope::All, &[]);
+        let (text, yields) = counting_yields(writing).await;
+        let shown: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((shown["rejects"].as_array().map(Vec::len), yields), (Some(20), 20));
+    }
+}

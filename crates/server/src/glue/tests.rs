@@ -1,11 +1,17 @@
-//! Bulk requests over a log that fails: which lines are stored, which are not, and of which it is not known.
+//! Bulk requests over a log that fails: which lines are stored, which are not, and of which it is not known. And which
+//! refusals and waits count as demand.
+
+mod answers;
+mod demand;
+mod queues;
+mod store;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
-use consort_cluster::{Collector, Lanes, TokioRuntime};
+use consort_cluster::{Collector, FramesInFlight, TokioRuntime};
 use consort_feeds::{FeedSpec, Payload, Retention};
 use consort_glue::{CacheShare, DocumentFormat, GluePlan, PieceRecord};
 use consort_kernel::memory::{self, MemoryLog};
@@ -18,6 +24,8 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
+use self::store::WatchedStore;
+use super::quota::{LEAST_PIECES, QuotaLimits};
 use super::*;
 use crate::cluster::Resolvers;
 use crate::ingress::IngressOptions;
@@ -83,6 +91,8 @@ impl Payload for PlainPayload {
 
 struct Bed {
     log: Arc<FailingLog>,
+    store: Arc<WatchedStore>,
+    glue: Glue,
     routes: Router,
 }
 
@@ -90,9 +100,20 @@ struct Bed {
 const LINES: u64 = 10_000;
 
 fn bed(failing: u64, error: AppendError) -> Bed {
+    let unbounded = QuotaLimits { pieces: 1_000_000, bytes: 1 << 40 };
+    bed_with(failing, error, unbounded)
+}
+
+/// Nothing is applied here, so whatever is admitted counts on.
+fn bed_with(failing: u64, error: AppendError, limits: QuotaLimits) -> Bed {
+    open(failing, error, limits, GateKind::Adaptive)
+}
+
+fn open(failing: u64, error: AppendError, limits: QuotaLimits, gate: GateKind) -> Bed {
     let (log, store) = memory::open(2, Arc::new(SystemClock::default()));
     let log = Arc::new(FailingLog { log, failing, error, appended: Mutex::default() });
-    let store: Arc<dyn Store> = Arc::new(store);
+    let watched = Arc::new(WatchedStore::new(store));
+    let store: Arc<dyn Store> = watched.clone();
     let (runtime, entropy) = (TokioRuntime::current(), Arc::new(SeededEntropy::new(7)));
     let give_up = Duration::from_secs(8);
     let appender = Arc::new(Appender::new(
@@ -102,8 +123,12 @@ fn bed(failing: u64, error: AppendError) -> Bed {
         entropy.clone(),
         give_up,
     ));
-    let collector =
-        Collector::new(appender.clone(), runtime.clone(), Duration::ZERO, Lanes::Unbounded);
+    let collector = Collector::new(
+        appender.clone(),
+        runtime.clone(),
+        Duration::ZERO,
+        FramesInFlight::Unbounded,
+    );
     let metrics = &mut Metrics::new("0");
     let ingresses = Ingresses::new(IngressOptions {
         collector,
@@ -114,9 +139,8 @@ fn bed(failing: u64, error: AppendError) -> Bed {
     });
     let cluster = Cluster::new(Resolvers::default(), metrics);
     let definition = Collection {
-        // Nothing is applied here.
-        tenant_pieces: 1_000_000,
-        tenant_bytes: 1 << 40,
+        tenant_pieces: limits.pieces,
+        tenant_bytes: limits.bytes,
         ..Collection::new("content", DocumentFormat::Json, 1)
     };
     let plan = GluePlan::new(definition.clone(), 2, Arc::new(CacheShare::new(0))).unwrap();
@@ -129,7 +153,7 @@ fn bed(failing: u64, error: AppendError) -> Bed {
     };
     let collection = CollectionOptions {
         definition: Arc::new(definition),
-        gate: GateKind::Off,
+        gate,
         feed: Subscription::new(store.clone(), Arc::new(feed)),
         plan: PlanOf::new(Arc::new(plan)),
         queues: Vec::new(),
@@ -147,26 +171,67 @@ fn bed(failing: u64, error: AppendError) -> Bed {
         pipeline: "all".parse().unwrap(),
         metrics,
     });
-    Bed { log, routes: glue.unwrap().routes() }
+    let glue = glue.unwrap();
+    Bed { log, store: watched, routes: glue.routes(), glue }
 }
 
 impl Bed {
     /// Posts numbered pieces of 1 KiB, so that a batch of 256 KiB holds about 250 of them.
     async fn post(&self) -> (StatusCode, Value) {
+        self.post_lines(LINES).await
+    }
+
+    async fn post_lines(&self, lines: u64) -> (StatusCode, Value) {
         let text = "x".repeat(1_000);
         let line = |n: u64| {
             let piece = json!({"id": "d", "form": "merge-patch", "piece": {"n": n, "t": text}});
             format!("{piece}\n")
         };
-        let body: String = (1..=LINES).map(line).collect();
+        let body: String = (1..=lines).map(line).collect();
         let request = Request::post("/glue/content")
             .header(header::CONTENT_TYPE, "application/x-ndjson")
             .body(Body::from(body))
             .unwrap();
-        let response = self.routes.clone().oneshot(request).await.unwrap();
+        self.send(request).await
+    }
+
+    /// One piece in a request of its own.
+    async fn patch(&self) -> StatusCode {
+        let request = Request::patch("/glue/content/d")
+            .header(header::CONTENT_TYPE, "application/merge-patch+json")
+            .body(Body::from(r#"{"n":1}"#))
+            .unwrap();
+        self.send(request).await.0
+    }
+
+    async fn send(&self, request: Request<Body>) -> (StatusCode, Value) {
+        let response = self.glue.routes().oneshot(request).await.unwrap();
         let status = response.status();
         let body = response.into_body().collect().await.unwrap().to_bytes();
         (status, serde_json::from_slice(&body).unwrap())
+    }
+
+    fn collection(&self) -> &OpenCollection {
+        self.glue.collection("content").unwrap()
+    }
+
+    /// What counts as demand so far: refused and delayed.
+    fn demand(&self) -> (u64, u64) {
+        let demand = self.collection().ingress.demand();
+        (demand.refused(), demand.delayed())
+    }
+
+    /// Stores a piece that is never applied, and waits until the quota has shrunk to the least for it.
+    async fn shrink_quota(&self) {
+        assert_eq!(self.patch().await, StatusCode::ACCEPTED);
+        while self.collection().quotas.share(0).pieces > LEAST_PIECES {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Pieces of the tenant that are on their way into the log.
+    fn count(&self, pieces: u64) -> quotas::CountedPieces {
+        self.collection().quotas.admit(0, &TenantName::default(), pieces, 0).unwrap()
     }
 
     /// The numbers of the pieces in the log, in its order.

@@ -1,8 +1,9 @@
 //! The demand of a stream's clients beyond what was accepted: records that were refused or delayed for overload.
 //!
-//! The gate's answers are noted by the ingress. A part that holds input back for overload by other means, such as a
-//! tenant's quota that is held below its setting, notes that here as well. A quota at its setting is no demand: it
-//! refuses by the operator's wish, and no node more would change that.
+//! The gate's answers are noted by the ingress. A part that holds input back for overload by other means notes that here
+//! as well: glue does for tenants whose quota the drain has shrunk below its setting, and for queues that rest while the
+//! workers are behind. A quota at its setting is no demand: it refuses by the operator's wish, and no node more would
+//! change that.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -8,6 +8,12 @@
 //! as workers know the key, and 20 to 60 seconds longer. The same event is always let in, and workers count it once
 //! within their time.
 //!
+//! *A failed append releases nothing.* The claim stays, so another event with that key is refused although no event was
+//! accepted with it. Were it released: a try of the event fails, and its node is about to release the key. A repeat through
+//! another node finds the claim, and is accepted. The release comes now, and another event takes the key: two events are
+//! accepted with one key. The client has to send the same event again in any case, as it cannot tell a lost answer from a
+//! lost event.
+//!
 //! *The edge.* Workers forget a key by log time, and a claim expires by the clock of the server that keeps it. A claim
 //! that ended first would let another event in, which the worker would then drop as a repeat. So a claim lives longer
 //! by [`SLACK`]. It covers the time between the claim and its append ([`POST_WITHIN`](super::POST_WITHIN)), the age of

@@ -211,6 +211,12 @@ impl Ingress {
         *self.0.lag.lock()
     }
 
+    /// Tells the lag in place of a cluster.
+    #[cfg(test)]
+    pub(crate) fn set_lag(&self, lag: Lag) {
+        *self.0.lag.lock() = Some(lag);
+    }
+
     /// The stream's gate, for parts that admit and append in steps of their own.
     pub fn gate(&self) -> &Gate {
         &self.0.gate

@@ -5,7 +5,7 @@ use super::*;
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use consort_cluster::{Appender, Lanes, NotStored, TokioRuntime};
+use consort_cluster::{Appender, FramesInFlight, NotStored, TokioRuntime};
 use consort_kernel::memory::{MemoryLog, MemoryStore};
 use consort_kernel::{
     AppendError, Cell, Commit, CommitError, Committed, Cursor, Digest, Fault, FeedEntry, Frame,
@@ -170,7 +170,8 @@ fn gated(failing: Failing, gate: GateKind) -> Bed {
     let appender =
         Appender::new(log.clone(), store.clone(), runtime.clone(), entropy.clone(), give_up);
     let linger = Duration::ZERO;
-    let collector = Collector::new(Arc::new(appender), runtime.clone(), linger, Lanes::Unbounded);
+    let collector =
+        Collector::new(Arc::new(appender), runtime.clone(), linger, FramesInFlight::Unbounded);
     let metrics = &mut Metrics::new("0");
     let ingresses = Ingresses::new(IngressOptions {
         collector,
@@ -258,6 +259,19 @@ async fn a_key_belongs_to_its_first_event_and_costs_one_commit() {
     let deadline = Instant::now() + POST_WITHIN;
     bed.ingress.append(0, [[9]].into(), None, deadline).await.unwrap();
     assert_eq!(*bed.store.commits.lock(), commits, "a post without a key needs no commit");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_stays_with_its_event_although_the_append_failed() {
+    let fault = AppendError::Engine(Fault::Fatal("on purpose".into()));
+    let bed = bed(BTreeMap::from([((0, 0), fault)]));
+    let failed = bed.keyed("a", b"one").await;
+    assert!(matches!(failed, Err(IngressError::Append(SubmitError::NotStored(_)))), "{failed:?}");
+    assert_eq!(bed.keyed("a", b"two").await, Err(ClaimError::Reused.into()));
+    assert_eq!(bed.stored(0).await, b"", "no event was accepted with the key");
+    bed.pass(Duration::from_secs(60)).await;
+    bed.keyed("a", b"one").await.unwrap();
+    assert_eq!(bed.stored(0).await, b"o");
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode, header};
 use axum::response::Response;
-use consort_cluster::{Appender, Collector, Lanes, TokioRuntime};
+use consort_cluster::{Appender, Collector, FramesInFlight, TokioRuntime};
 use consort_kernel::memory::MemoryLog;
 use consort_kernel::{Cursor, Log as _, Most, Name, Partition, SeededEntropy, SystemClock, memory};
 use consort_line::Dialect;
@@ -49,7 +49,8 @@ fn bed() -> Bed {
     let stream = Stream::plain(Name::new("events").unwrap(), schema);
     let linger = Duration::from_millis(1);
     let definitions = Definitions { streams: vec![Arc::new(stream)], views: Vec::new() };
-    let collector = Collector::new(Arc::new(appender), runtime.clone(), linger, Lanes::Unbounded);
+    let collector =
+        Collector::new(Arc::new(appender), runtime.clone(), linger, FramesInFlight::Unbounded);
     let metrics = &mut Metrics::new("0");
     let ingresses = Ingresses::new(IngressOptions { collector, store, runtime, entropy, metrics });
     let streams = Streams::new(Options {

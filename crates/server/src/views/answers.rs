@@ -292,3 +292,17 @@ fn store_failed(error: &QueryError) -> Problem {
 fn not_now(kind: &'static ProblemKind, detail: String) -> Problem {
     Problem::new(kind, detail).retry_after(RETRY_AFTER)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::yields::counting_yields;
+
+    #[tokio::test]
+    async fn a_large_answer_is_written_in_steps() {
+        let part = "x".repeat(64 << 10);
+        let parts: Parts<'_> = Box::new((0..20).map(|_| part.clone()));
+        let (text, yields) = counting_yields(written(parts)).await;
+        assert_eq!((text.len(), yields), (20 * part.len(), 20));
+    }
+}

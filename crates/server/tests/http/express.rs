@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use axum::Router;
 use axum::routing::get;
-use consort_cluster::{Appender, Collector, Lanes, TokioRuntime};
+use consort_cluster::{Appender, Collector, FramesInFlight, TokioRuntime};
 use consort_kernel::{
     AppendError, Cursor, Fault, Frame, Log, LogEntry, Most, Name, Partition, ReadError,
     SeededEntropy, SystemClock, memory,
@@ -49,7 +49,7 @@ async fn server_on(log: Arc<dyn Log>, ways: Ways, options: Options) -> Running {
     let store = Arc::new(store);
     let appender = Appender::new(log, store.clone(), runtime.clone(), entropy.clone(), second);
     let collector =
-        Collector::new(Arc::new(appender), runtime.clone(), Duration::ZERO, Lanes::Joined);
+        Collector::new(Arc::new(appender), runtime.clone(), Duration::ZERO, FramesInFlight::Joined);
     let field = |(name, ty): (&str, &str)| Field { name: name.into(), ty: ty.parse().unwrap() };
     let fields = [("lift", "int 1..60"), ("season", "text 1..8"), ("time", "int 0..1439")];
     let schema = Schema::new(fields.map(field).into(), Unknown::Reject);

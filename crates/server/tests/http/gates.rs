@@ -9,7 +9,7 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use axum::response::Response;
-use consort_cluster::{Appender, Collector, Lanes, TokioRuntime};
+use consort_cluster::{Appender, Collector, FramesInFlight, TokioRuntime};
 use consort_kernel::{Name, SeededEntropy, SystemClock, memory};
 use consort_server::streams::{Options, Streams};
 use consort_server::views::Paths;
@@ -29,7 +29,8 @@ fn door() -> Router {
     let appender =
         Appender::new(Arc::new(log), store.clone(), runtime.clone(), entropy.clone(), second);
     let linger = Duration::from_millis(1);
-    let collector = Collector::new(Arc::new(appender), runtime.clone(), linger, Lanes::Unbounded);
+    let collector =
+        Collector::new(Arc::new(appender), runtime.clone(), linger, FramesInFlight::Unbounded);
     let metrics = &mut Metrics::new("0");
     let ingresses = Ingresses::new(IngressOptions { collector, store, runtime, entropy, metrics });
     let stream = |name| Arc::new(Stream::plain(Name::new(name).unwrap(), Schema::default()));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use consort_cluster::{ApartRuntime, Appender, Collector, Lanes, Runtime, TokioRuntime};
+use consort_cluster::{ApartRuntime, Appender, Collector, FramesInFlight, Runtime, TokioRuntime};
 use consort_kernel::{Name, SeededEntropy, SystemClock, Turns, memory};
 use consort_line::Dialect;
 use consort_server::streams::{self, Streams};
@@ -35,7 +35,7 @@ async fn server(intake: Arc<dyn Runtime>, options: Options) -> Running {
     let store = Arc::new(store);
     let appender = Appender::new(log, store.clone(), runtime.clone(), entropy.clone(), second);
     let collector =
-        Collector::new(Arc::new(appender), runtime.clone(), Duration::ZERO, Lanes::Joined);
+        Collector::new(Arc::new(appender), runtime.clone(), Duration::ZERO, FramesInFlight::Joined);
     let lines = Schema::of_lines(Vec::new(), Unknown::Ignore, Dialect::Strict);
     let field = Field { name: "lift".into(), ty: "int 1..60".parse().unwrap() };
     let rides = Stream {

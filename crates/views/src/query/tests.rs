@@ -1,10 +1,14 @@
 //! Queries on a store whose cells were put there by hand.
 
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use consort_kernel::{
     Commit, ManualClock, Moment, Operation, Timestamp, memory, memory::MemoryStore,
 };
+
+use futures::poll;
 
 use super::windows::WINDOWS_MOST;
 use super::*;
@@ -63,6 +67,53 @@ async fn counted(store: &MemoryStore, view: &View, season: &str, skier: i64, by:
     let key = key(view, season, skier);
     let add = Operation::Add { key: key.clone(), by, on_overflow: None };
     commit(store, &key, add).await;
+}
+
+/// The length of the windows of [`windowed`], in nanoseconds.
+const SECOND: i64 = 1_000_000_000;
+
+/// The view with windows of a second.
+fn windowed(view: &View) -> Arc<View> {
+    let windows = Windows {
+        length: Duration::from_secs(1),
+        grace: Duration::ZERO,
+        keep: Duration::from_secs(3_600),
+        late: Late::Amend,
+    };
+    Arc::new(View { windows: Some(windows), ..View::clone(view) })
+}
+
+/// A group of the season "a" in one of the windows.
+fn key_in(view: &View, window: i64, skier: i64) -> Key {
+    let groups = keys::window_groups(view, Moment(window * SECOND));
+    keys::group(&groups, &[Value::Text("a".into()), Value::Int(skier)])
+}
+
+async fn open_windows(store: &MemoryStore, view: &View, many: i64) {
+    for number in 0..many {
+        let key = keys::window(view, Moment(number * SECOND));
+        let value = WindowState::opened(Timestamp(1)).encode();
+        commit(store, &key, Operation::Put { key: key.clone(), value }).await;
+    }
+}
+
+/// A set as long as a list shows one, with members of a thousand bytes.
+async fn large_set(store: &MemoryStore, key: Key) {
+    let text = |n: usize| Key::from([format!("{n:0>1000}").as_str()]).to_bytes();
+    let members = (0..MEMBERS_LISTED).map(text).collect();
+    commit(store, &key, Operation::Insert { key: key.clone(), members }).await;
+}
+
+/// Asks for all groups. The memory engine answers at once, so the query yields only where it says so.
+async fn counting_yields(store: &MemoryStore, view: &Arc<View>) -> (Page, usize) {
+    let query = Query::new(view, [("limit", "1000")]).unwrap();
+    let (mut answering, mut yields) = (pin!(query.answer(store)), 0);
+    loop {
+        match poll!(&mut answering) {
+            Poll::Ready(page) => return (page.unwrap(), yields),
+            Poll::Pending => yields += 1,
+        }
+    }
 }
 
 #[test]
@@ -173,10 +224,7 @@ async fn a_page_of_large_sets_ends_early_and_says_how_to_go_on() {
     const GROUPS: i64 = 3 * ROWS_AT_ONCE as i64;
     let (store, view) = (store(), view(|e| Aggregate::Set(e("season"))));
     for skier in 0..GROUPS {
-        let key = key(&view, "a", skier);
-        let text = |n: usize| Key::from([format!("{n:0>1000}").as_str()]).to_bytes();
-        let members = (0..MEMBERS_LISTED).map(text).collect();
-        commit(&store, &key, Operation::Insert { key: key.clone(), members }).await;
+        large_set(&store, key(&view, "a", skier)).await;
     }
     let all = [("season", "a"), ("limit", "1000")];
     let first = Query::new(&view, all).unwrap().answer(&store).await.unwrap();
@@ -194,24 +242,9 @@ async fn a_page_of_large_sets_ends_early_and_says_how_to_go_on() {
 #[tokio::test]
 async fn a_page_looks_through_a_bounded_number_of_windows_and_the_next_goes_on() {
     const WINDOWS: i64 = WINDOWS_MOST as i64 + 500;
-    const SECOND: i64 = 1_000_000_000;
-    let windows = Windows {
-        length: Duration::from_secs(1),
-        grace: Duration::ZERO,
-        keep: Duration::from_secs(3_600),
-        late: Late::Amend,
-    };
-    let view = View { windows: Some(windows), ..View::clone(&view(|_| Aggregate::Count)) };
-    let (store, view) = (store(), Arc::new(view));
-    let group = |number: i64, skier: i64| {
-        let groups = keys::window_groups(&view, Moment(number * SECOND));
-        keys::group(&groups, &[Value::Text("a".into()), Value::Int(skier)])
-    };
-    for number in 0..WINDOWS {
-        let key = keys::window(&view, Moment(number * SECOND));
-        let value = WindowState::opened(Timestamp(1)).encode();
-        commit(&store, &key, Operation::Put { key: key.clone(), value }).await;
-    }
+    let (store, view) = (store(), windowed(&view(|_| Aggregate::Count)));
+    open_windows(&store, &view, WINDOWS).await;
+    let group = |number: i64, skier: i64| key_in(&view, number, skier);
     // The last window of the first page has groups, and so has one of the second.
     let kept = [(WINDOWS_MOST as i64 - 1, 1), (WINDOWS_MOST as i64 - 1, 2), (WINDOWS - 100, 1)];
     for (number, skier) in kept {
@@ -240,6 +273,35 @@ async fn a_page_looks_through_a_bounded_number_of_windows_and_the_next_goes_on()
         let expected: Vec<_> = expected.iter().copied().map(Value::Int).collect();
         assert_eq!((skiers, pages), (expected, 2), "{given:?}");
     }
+}
+
+#[tokio::test]
+async fn a_page_of_many_groups_is_put_together_in_steps() {
+    let (store, view) = (store(), view(|_| Aggregate::Count));
+    for skier in 0..1_000 {
+        counted(&store, &view, "a", skier, 1).await;
+    }
+    let (page, yields) = counting_yields(&store, &view).await;
+    assert_eq!((page.rows.len(), yields), (1_000, 2));
+}
+
+#[tokio::test]
+async fn a_page_of_many_windows_is_looked_through_in_steps() {
+    let (store, view) = (store(), windowed(&view(|_| Aggregate::Count)));
+    open_windows(&store, &view, WINDOWS_MOST as i64).await;
+    let (page, yields) = counting_yields(&store, &view).await;
+    assert_eq!((page.rows.len(), yields), (0, 1));
+}
+
+#[tokio::test]
+async fn large_sets_of_a_window_are_put_together_in_steps() {
+    let (store, view) = (store(), windowed(&view(|e| Aggregate::Set(e("season")))));
+    open_windows(&store, &view, 1).await;
+    for skier in 0..20 {
+        large_set(&store, key_in(&view, 0, skier)).await;
+    }
+    let (page, yields) = counting_yields(&store, &view).await;
+    assert_eq!((page.rows.len(), yields), (20, 20), "each set is larger than a step");
 }
 
 #[tokio::test]

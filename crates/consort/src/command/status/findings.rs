@@ -72,7 +72,7 @@ fn stopped(status: &ClusterStatus) -> Vec<String> {
         |role| role.stopped.as_deref(),
         |roles, owner, reason| {
             format!(
-                "{} on '{owner}' stopped until somebody decides: {reason}; `consort resolve --help` says how",
+                "{} on '{owner}' stopped until an operator decides: {reason}; `consort resolve --help` says how",
                 names(roles)
             )
         },
@@ -287,7 +287,7 @@ pub(super) mod tests {
     fn everything_that_is_wrong_is_said_in_sentences() {
         let expected = "\
 Something is wrong:
-- worker:rides/3 on 'b' stopped until somebody decides: the log lost frame 7; `consort resolve --help` says how
+- worker:rides/3 on 'b' stopped until an operator decides: the log lost frame 7; `consort resolve --help` says how
 - worker:rides/4 has no owner
 - worker:rides/2 on 'b' is hindered: the store does not answer
 - worker:rides/4 was given up by 'c', which takes it again in 28s at the earliest: it stood still

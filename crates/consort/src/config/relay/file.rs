@@ -6,21 +6,16 @@ use std::ops::{Range, RangeInclusive};
 use consort_line::Dialect;
 use toml::de::DeTable;
 
+use super::relay_spec::{CONFIG, RELAY, ROUTE, TARGET};
 use super::{Aim, BUFFER, DATAGRAM, QUEUE, RelayConfig, Rule, Target, http_url, loopback};
 use crate::config::catalog::Catalog;
 use crate::config::declared::{self, Contents, Entry, Node};
 use crate::config::problem::Problem;
 use crate::config::reader::Reader;
+use crate::config::spec::TableSpec;
 use crate::config::spot::Spots;
 use crate::config::suggest::nearest;
 use crate::config::{ConfigFile, read};
-use crate::parts::configs;
-
-const TABLES: [&str; 3] = ["relay", "target", "route"];
-const RELAY: [&str; 8] =
-    ["udp", "tcp", "http", "allow", "form", "default", "datagram", "udp_buffer"];
-const TARGET: [&str; 4] = ["udp", "http", "token", "queue"];
-const ROUTE: [&str; 3] = ["measurement", "tag", "to"];
 
 const DATAGRAMS: RangeInclusive<u64> = 256..=60_000;
 const QUEUES: RangeInclusive<u64> = 64 << 10..=4 << 30;
@@ -29,8 +24,8 @@ const BUFFERS: RangeInclusive<u64> = 64 << 10..=1 << 30;
 /// Reads all tables of the file.
 pub(super) fn read_file(config: &mut RelayConfig, file: &ConfigFile, problems: &mut Vec<Problem>) {
     let (root, errors) = DeTable::parse_recoverable(&file.text);
-    // A target's address may hold a password, so no line of values is shown.
-    let catalog = Catalog::new(&configs());
+    // A target's address may hold a password: its spec hides it.
+    let catalog = Catalog::from_parts(&[&CONFIG]);
     let spots = Spots::new(file, &catalog, &[], &[]);
     for error in &errors {
         let place = spots.place(&error.span().unwrap_or_default());
@@ -74,10 +69,11 @@ impl Walk<'_> {
     }
 
     fn check_table(&mut self, entry: &Entry) {
-        if TABLES.contains(&&*entry.name) {
+        let known = || CONFIG.tables.iter().map(|table| table.name);
+        if known().any(|name| name == entry.name) {
             return;
         }
-        let hint = match nearest(&entry.name, TABLES) {
+        let hint = match nearest(&entry.name, known()) {
             Some(near) => format!("; did you mean [{near}]?"),
             None => "; there are [relay], [target.NAME] and [[route]]".to_owned(),
         };
@@ -90,10 +86,10 @@ impl Walk<'_> {
         table: String,
         span: &Range<usize>,
         entries: &[Entry],
-        known: &[&'static str],
+        spec: &'static TableSpec,
         read: impl FnOnce(&mut Reader<'_>) -> T,
     ) -> T {
-        read(&mut Reader::of_table(table, span, entries, known, self.spots, self.problems))
+        read(&mut Reader::of_table(table, span, entries, spec.settings, self.spots, self.problems))
     }
 
     fn targets(&mut self, entry: &Entry) {
@@ -120,8 +116,14 @@ impl Walk<'_> {
             return self.tell(&entry.span, "'relay' must be a table: write [relay]".into());
         };
         let Walk { config, names, spots, problems } = self;
-        let reader =
-            &mut Reader::of_table("relay".into(), &entry.span, entries, &RELAY, spots, problems);
+        let reader = &mut Reader::of_table(
+            "relay".into(),
+            &entry.span,
+            entries,
+            RELAY.settings,
+            spots,
+            problems,
+        );
         config.udp = reader.read("udp", read::address);
         config.tcp = reader.read("tcp", read::address);
         config.http = reader.read("http", loopback).unwrap_or(config.http);

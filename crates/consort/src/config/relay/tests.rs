@@ -42,6 +42,13 @@ to = 'a'
 tag = 'host'
 to = ['db', 'a', 'db']
 ";
+    for table in CONFIG.tables {
+        for setting in table.settings {
+            let is_there =
+                text.lines().any(|line| line.starts_with(&format!("{} = ", setting.name)));
+            assert!(is_there, "'{}' of [{}] is not tried", setting.name, table.name);
+        }
+    }
     let config = resolve(text, &RelayFlags::default()).unwrap();
     assert_eq!(
         (config.udp, config.tcp),
@@ -123,6 +130,21 @@ fn mistakes_are_told_with_their_place_and_what_to_do() {
         open.len() == 1 && open[0].contains("other machines can reach udp 0.0.0.0:8090"),
         "{open:?}"
     );
+}
+
+#[test]
+fn a_line_with_a_mistake_is_shown_unless_it_may_hold_a_secret() {
+    let text = "\
+[relay]
+form = 'lines'
+[target.a]
+http = 'https://u:s3cret@h/write'
+token = ['t0ken']
+";
+    let told = resolve(text, &RelayFlags::default()).unwrap_err().to_string();
+    assert!(told.contains("2 | form = 'lines'"), "{told}");
+    assert!(told.contains("4 | http = ***") && told.contains("5 | token = ***"), "{told}");
+    assert!(!told.contains("s3cret") && !told.contains("t0ken"), "{told}");
 }
 
 #[test]

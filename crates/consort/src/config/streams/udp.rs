@@ -37,8 +37,8 @@ pub(super) fn read_udp(reader: &mut Reader<'_>, is_line: bool) -> Option<UdpSour
         && !reader.may_have("udp_allow")
     {
         let reason = format!(
-            "other machines can reach {listen}, and anybody there could send events; name those who may, \
-             as in udp_allow = [\"10.0.0.0/8\"], or listen on 127.0.0.1"
+            "other machines can reach {listen}, so programs on them could send events; list the networks \
+             that may send, as in udp_allow = [\"10.0.0.0/8\"], or listen on 127.0.0.1"
         );
         reader.explain("udp", &entry.value.span, reason);
     }

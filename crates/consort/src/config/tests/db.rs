@@ -65,7 +65,7 @@ fn every_setting_of_a_database_is_read() {
         "database 'few': 1 to 8 readers, up to 1GiB, reads up to 5s stale, no schema files".into(),
     ];
     assert_eq!(config.declared(), lines);
-    assert_eq!(config.counts(), "2 databases");
+    assert_eq!(config.counts(), "0 streams, 0 views, 2 databases");
 }
 
 #[test]

@@ -285,10 +285,10 @@ fn only_the_file_declares_streams_and_views() {
     };
     let told = Config::resolve(&sources).unwrap_err().to_string();
     let expected = "\
-CONSORT_STREAM_X_KEY: streams, views, sinks and tenants are declared in the config file
-CONSORT_VIEW_V_SUM: streams, views, sinks and tenants are declared in the config file
---set stream.x.key: streams, views, sinks and tenants are declared in the config file
---set view.v.sum: streams, views, sinks and tenants are declared in the config file";
+CONSORT_STREAM_X_KEY: streams, views, sinks, tenants and databases are declared in the config file
+CONSORT_VIEW_V_SUM: streams, views, sinks, tenants and databases are declared in the config file
+--set stream.x.key: streams, views, sinks, tenants and databases are declared in the config file
+--set view.v.sum: streams, views, sinks, tenants and databases are declared in the config file";
     assert_eq!(told, expected);
 }
 

@@ -38,7 +38,7 @@ const STREAM_MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "form = 'line'\nudp = '0.0.0.0:8089'",
-        "4:7: 'udp' in [stream.x]: other machines can reach 0.0.0.0:8089, and anybody there could send events; name those who may, as in udp_allow = [\"10.0.0.0/8\"], or listen on 127.0.0.1",
+        "4:7: 'udp' in [stream.x]: other machines can reach 0.0.0.0:8089, so programs on them could send events; list the networks that may send, as in udp_allow = [\"10.0.0.0/8\"], or listen on 127.0.0.1",
     ),
     (
         "form = 'line'\nudp = '127.0.0.1:8089'\nudp_allow = ['10.0.0.0/40']",

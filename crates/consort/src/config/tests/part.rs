@@ -174,9 +174,9 @@ fn a_parts_declarations_stand_in_the_file_alone() {
     };
     let told = resolve(&sources).unwrap_err().to_string();
     let expected = "\
-CONSORT_GADGET_A_PIN: streams, views, sinks, gadgets and tenants are declared in the config file
+CONSORT_GADGET_A_PIN: streams, views, sinks, gadgets, tenants and databases are declared in the config file
 CONSORT_GEAR_SPED: no setting has this environment variable; did you mean CONSORT_GEAR_SPEED?
---set gadget.a.pin: streams, views, sinks, gadgets and tenants are declared in the config file
+--set gadget.a.pin: streams, views, sinks, gadgets, tenants and databases are declared in the config file
 --set gear.sped: unknown setting 'gear.sped'; did you mean 'gear.speed'?";
     assert_eq!(told, expected);
 }

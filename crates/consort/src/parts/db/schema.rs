@@ -11,10 +11,10 @@ use crate::config::db::schema_files;
 use crate::parts::PartError;
 
 /// How long a node waits before it offers a file again that no leader took.
-const RETRY_AFTER: Duration = Duration::from_millis(500);
+const RETRY_AFTER: Duration = Duration::from_millis(100);
 
 /// How often it says that no leader takes a file.
-const SAID_EVERY: u32 = 60;
+const SAID_EVERY: u32 = 300;
 
 /// The files of all databases that have a folder on this node.
 #[derive(Debug, Default)]

@@ -1,8 +1,8 @@
 //! How many frames of one node are on their way into the log at once, whatever their partitions.
 
-/// The lanes of a node.
+/// The frames that a node has on their way at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lanes {
+pub enum FramesInFlight {
     /// As many as there are partitions, each on its own: for a log that takes one frame as easily as many.
     Unbounded,
     /// As many as there are partitions, and all of them at once: for a log that writes whatever has come in one
