@@ -17,14 +17,19 @@
 //!
 //! [`rideshare`] runs the example application on a node, makes every call of its contract, and writes while the
 //! database's workers crash.
+//!
+//! [`db`] has clients write to databases, under the same faults and some of its own, and [`lin`] judges the histories of
+//! their calls.
 
 pub mod check;
 pub mod cluster;
+pub mod db;
 pub mod events;
 pub mod glue;
 pub mod hammer;
 pub mod late;
 pub mod lifts;
+pub mod lin;
 pub mod once;
 pub mod record;
 pub mod rideshare;

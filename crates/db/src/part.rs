@@ -11,6 +11,7 @@ use crate::db::{Database, Databases};
 use crate::head::DbHead;
 use crate::settings::DatabaseSettings;
 use crate::snapshot::making::keep_snapshots;
+use crate::snapshot::verify::keep_verified;
 use crate::store::{CellsAnswer, DbStoreError};
 use crate::supervise::counting::keep_counts;
 use crate::supervise::run::supervise;
@@ -103,6 +104,7 @@ impl Databases {
                 probe.run(own, view).boxed(),
                 keep_snapshots(database.clone()).boxed(),
                 keep_counts(database.clone()).boxed(),
+                keep_verified(database.clone()).boxed(),
             ]
         });
         tasks.collect()

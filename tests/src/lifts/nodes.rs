@@ -233,7 +233,8 @@ fn socket(port: &Port) -> SocketAddr {
     ([127, 0, 0, 1], port.number()).into()
 }
 
-fn tail(output: &str) -> String {
+/// The end of a log.
+pub(crate) fn tail(output: &str) -> String {
     let lines: Vec<&str> = output.lines().collect();
     lines[lines.len().saturating_sub(LINES_SHOWN)..].join("\n")
 }

@@ -112,10 +112,6 @@ async fn list_batch(
 }
 
 impl UploadedSnapshot {
-    /// Its manifest.
-    pub(crate) fn manifest(&self) -> &Manifest {
-        &self.manifest
-    }
 
     /// The chunks that no manifest names, each once, with the number of its first place in the file.
     fn new_chunks(&self) -> Vec<(u64, ChunkName)> {

@@ -25,8 +25,6 @@ use super::failures::{no_worker, not_stored, refused};
 use super::hop::{HopOutcome, HopRequest};
 use super::incoming::DatabasePath;
 use super::orders::admin_failed;
-#[allow(unused_imports, reason = "a call that is missing here comes with another branch")]
-use super::shim::PendingCalls as _;
 use crate::problem::Problem;
 use crate::problems;
 use crate::streams::unreadable;
@@ -65,7 +63,7 @@ pub(super) async fn download(
     let copied = {
         // Not beyond the copy: another node may ask this one meanwhile.
         let _turn = http.turn().await;
-        database.backup(&file.0).await
+        database.backup(&file.0).await.map_err(DbAdminError::from)
     };
     match copied {
         Ok(position) => {
@@ -92,7 +90,7 @@ pub(super) async fn restore(
     let body = request.into_body().into_data_stream();
     receive(body, &file.0, database.settings().max_size).await?;
     let _turn = http.turn().await;
-    let position = database.restore(&file.0).await.map_err(|error| admin_failed(&error))?;
+    let position = database.restore(&file.0).await.map_err(|error| admin_failed(&error.into()))?;
     tracing::warn!(database = database.name(), %position, "an operator restored the database");
     Ok(at_position(position))
 }

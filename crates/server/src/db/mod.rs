@@ -19,7 +19,6 @@ mod orders;
 mod read;
 mod request;
 mod schema;
-pub mod shim;
 mod status;
 mod suspects;
 mod values;

@@ -16,16 +16,15 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::answers::at_position;
-use super::failures::{job_refused, no_worker, not_stored, refused};
+use super::failures::{no_worker, not_stored, refused};
 use super::hop::{HopOutcome, HopRequest};
 use super::incoming::{DatabasePath, Incoming};
-#[allow(unused_imports, reason = "a call that is missing here comes with another branch")]
-use super::shim::PendingCalls as _;
 use super::{DbHttp, failures};
 use crate::peers::RoleOwner;
 use crate::problem::Problem;
 use crate::problems;
-use consort_db::admin::{DbAdminError, DbResolution, WorkerCheck};
+use consort_db::admin::{DbAdminError, DbResolution};
+use consort_db::snapshot::verify::WorkerCheck;
 
 /// How long an order may take: a scan reads every row of a file.
 const ORDER_WITHIN: Duration = Duration::from_secs(300);
@@ -84,17 +83,17 @@ pub(super) async fn resolve(
 ) -> Result<Response, Problem> {
     let (Incoming { database, hop }, order) = http.order(path, request, RESOLUTION).await?;
     let decision = match order {
-        Resolution { accept: true, from_worker: None } => DbResolution::Accept,
-        Resolution { accept: false, from_worker: Some(id) } => DbResolution::FromWorker(id),
+        Resolution { accept: true, from_worker: None } => DbResolution::Store,
+        Resolution { accept: false, from_worker: Some(id) } => DbResolution::Worker(id),
         _ => return Err(refused(format!("the body must be {RESOLUTION}"))),
     };
-    if let DbResolution::FromWorker(id) = decision
+    if let DbResolution::Worker(id) = decision
         && !database.local_workers().iter().any(|worker| worker.id() == id)
     {
         return http.at_worker(&database, &hop, id).await;
     }
     let _turn = http.turn().await;
-    let position = database.resolve(decision).await.map_err(|error| admin_failed(&error))?;
+    let position = database.resolve(decision).await.map_err(|error| admin_failed(&error.into()))?;
     Ok(at_position(position))
 }
 
@@ -213,22 +212,24 @@ impl DbHttp {
 }
 
 fn check_json(check: &WorkerCheck, node: &str) -> Value {
-    let WorkerCheck { worker, position, hashes } = check;
-    let mut line = json!({ "id": worker, "node": node, "position": position.to_string() });
-    match hashes {
-        Ok((expected, found)) => {
-            line["content"] = found.to_string().into();
-            line["ok"] = (expected == found).into();
-            if expected != found {
+    let WorkerCheck { worker, found } = check;
+    let mut line = json!({ "id": worker, "node": node });
+    match found {
+        Ok(file) => {
+            line["position"] = file.position.to_string().into();
+            line["content"] = file.found.to_string().into();
+            line["ok"] = file.is_equal().into();
+            if !file.is_equal() {
                 let trouble = format!(
-                    "the file differs from the feed, which says {expected}; the worker loads it anew"
+                    "the file differs from the feed, which says {}; the worker loads it anew",
+                    file.expected
                 );
                 line["trouble"] = trouble.into();
             }
         }
-        Err(trouble) => {
+        Err(error) => {
             line["ok"] = false.into();
-            line["trouble"] = trouble.as_str().into();
+            line["trouble"] = error.to_string().into();
         }
     }
     line
@@ -240,7 +241,7 @@ pub(super) fn admin_failed(error: &DbAdminError) -> Problem {
     match error {
         DbAdminError::NoWorker => no_worker(detail),
         DbAdminError::Refused(_) => refused(detail),
-        DbAdminError::Schema(error) => job_refused(error),
+        DbAdminError::Unknown(_) => failures::unknown(detail),
         DbAdminError::Failed(_) => {
             let problem = not_stored(Problem::new(problems::STORE_FAILED, detail));
             problem.retry_after(failures::RETRY_AFTER)
@@ -252,19 +253,23 @@ pub(super) fn admin_failed(error: &DbAdminError) -> Problem {
 mod tests {
     use consort_db::DbPosition;
     use consort_db::hash::ContentHash;
+    use consort_db::snapshot::make::MakeError;
+    use consort_db::snapshot::verify::FileCheck;
 
     use super::*;
 
     #[test]
     fn a_check_says_whether_the_file_is_as_the_feed_says() {
         let position = DbPosition { era: 1, index: 17 };
-        let check = |hashes| check_json(&WorkerCheck { worker: 3, position, hashes }, "a");
-        let good = check(Ok((ContentHash(9), ContentHash(9))));
+        let check = |found| check_json(&WorkerCheck { worker: 3, found }, "a");
+        let scanned = |found| FileCheck { position, expected: ContentHash(9), found };
+        let good = check(Ok(scanned(ContentHash(9))));
         assert_eq!((&good["ok"], &good["position"]), (&json!(true), &json!("1-17")));
-        let bad = check(Ok((ContentHash(9), ContentHash(8))));
+        let bad = check(Ok(scanned(ContentHash(8))));
         assert_eq!(bad["ok"], json!(false));
         assert!(bad["trouble"].as_str().unwrap().contains("differs"), "{bad}");
-        let none = check(Err("it loads its file".to_owned()));
-        assert_eq!((&none["ok"], &none["trouble"]), (&json!(false), &json!("it loads its file")));
+        let none = check(Err(MakeError::Empty));
+        assert_eq!(none["ok"], json!(false));
+        assert!(none["trouble"].as_str().unwrap().contains("no index"), "{none}");
     }
 }

@@ -14,8 +14,6 @@ use serde_json::{Value, json};
 
 use super::DbHttp;
 use super::incoming::DatabasePath;
-#[allow(unused_imports, reason = "a call that is missing here comes with another branch")]
-use super::shim::PendingCalls as _;
 use crate::problem::Problem;
 
 /// How long a request waits for a look at the database that began after it came.

@@ -1,0 +1,8 @@
+CREATE TABLE accounts (id INTEGER PRIMARY KEY, balance INTEGER NOT NULL);
+CREATE TABLE history (
+    id INTEGER PRIMARY KEY,
+    stamp INTEGER NOT NULL,
+    payer INTEGER NOT NULL,
+    payee INTEGER NOT NULL,
+    amount INTEGER NOT NULL
+);
