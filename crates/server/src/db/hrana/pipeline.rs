@@ -190,7 +190,8 @@ impl<'a> StreamCall<'a> {
             }
             LeaderPlace::Node { node, address } => {
                 let to = RoleOwner { node, address, is_here: false };
-                self.attempt_at(&to, stream, self.take_by).await
+                let stored = stream.stored().clone();
+                self.attempt_at(&to, &stored, self.take_by).await
             }
             LeaderPlace::Nowhere => match self.database.view().now().stopped() {
                 Some(reason) => {
@@ -215,9 +216,10 @@ impl<'a> StreamCall<'a> {
             Attempt::Failed(failure @ RunFailure::NotTaken(_)) => failure,
             attempt => return attempt,
         };
+        let stored = stream.stored().clone();
         for (n, other) in others.iter().enumerate() {
             let _under_way = self.http.loads().begin(&other.node);
-            match self.attempt_at(other, stream, share(others.len() - n - 1)).await {
+            match self.attempt_at(other, &stored, share(others.len() - n - 1)).await {
                 // It only reads, so another node may run it as well.
                 Attempt::Failed(RunFailure::Unknown(detail)) => {
                     last = RunFailure::NotTaken(no_worker(detail));
@@ -251,8 +253,8 @@ impl<'a> StreamCall<'a> {
         }
     }
 
-    async fn attempt_at(&self, to: &RoleOwner, stream: &HranaStream, take_by: Instant) -> Attempt {
-        match self.relay(take_by).send_moved(to, stream.stored()).await {
+    async fn attempt_at(&self, to: &RoleOwner, stored: &StoredTexts, take_by: Instant) -> Attempt {
+        match self.relay(take_by).send_moved(to, stored).await {
             HopOutcome::Answered(response) => Attempt::Answered(response),
             HopOutcome::NotTaken(detail) => {
                 Attempt::Failed(RunFailure::NotTaken(no_worker(detail)))

@@ -60,7 +60,7 @@ impl<'de> Deserialize<'de> for HranaArgument {
 
 impl Serialize for HranaValue<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut tagged = |kind: &'static str, value: Option<&str>| {
+        let tagged = |kind: &'static str, value: Option<&str>| {
             let mut wire = to.serialize_struct("Value", 2)?;
             wire.serialize_field("type", kind)?;
             match value {
