@@ -15,6 +15,11 @@ pub fn may_write(sql: &str) -> bool {
     super::text::may_write(sql) && TransactionControl::parse(sql).is_none()
 }
 
+/// Whether the text changes the schema.
+pub fn changes_schema(sql: &str) -> bool {
+    super::text::is_schema_statement(sql)
+}
+
 /// A statement that controls a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TransactionControl {

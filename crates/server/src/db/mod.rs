@@ -11,6 +11,7 @@ mod failures;
 mod feed;
 mod feed_cursor;
 mod hop;
+mod hrana;
 mod incoming;
 mod metrics;
 mod nodes;
@@ -82,6 +83,7 @@ struct Shared {
     heavy: Semaphore,
     restores: Semaphore,
     subscribers: Arc<Semaphore>,
+    streams: hrana::Streams,
     closed: watch::Sender<bool>,
 }
 
@@ -104,6 +106,7 @@ impl DbHttp {
             heavy: Semaphore::new(HEAVY_AT_ONCE),
             restores: Semaphore::new(HEAVY_AT_ONCE),
             subscribers: Arc::new(Semaphore::new(feed::SUBSCRIBERS)),
+            streams: hrana::Streams::default(),
             closed: watch::Sender::new(false),
         }))
     }
@@ -123,6 +126,7 @@ impl DbHttp {
             .route("/db/{name}/resolve", post(orders::resolve))
             .route("/db/{name}/schema-files", post(schema::apply))
             .route("/feeds/db/{name}", get(feed::feed))
+            .merge(hrana::routes())
             .with_state(self.clone())
     }
 
@@ -162,6 +166,11 @@ impl DbHttp {
 
     fn counts(&self) -> &metrics::DbCounts {
         &self.0.counts
+    }
+
+    /// The streams of Hrana that this node holds.
+    fn streams(&self) -> &hrana::Streams {
+        &self.0.streams
     }
 
     /// A turn for work on a whole file.
