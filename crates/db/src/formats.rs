@@ -3,7 +3,7 @@
 use consort_kernel::FormatVersion;
 
 use crate::snapshot::{chunks, manifest, sweep_list};
-use crate::supervise::wanted;
+use crate::supervise::{wanted, window};
 use crate::worker::cell;
 use crate::write::job;
 use crate::{entry, head, store};
@@ -29,6 +29,11 @@ pub const FORMATS: &[FormatVersion] = &[
         name: "wanted workers",
         version: wanted::VERSION as u32,
         holds: "The slots that a database should have, and the next worker id.",
+    },
+    FormatVersion {
+        name: "window of reads",
+        version: window::VERSION as u32,
+        holds: "The running window in which reads are counted, and the counts of each process.",
     },
     FormatVersion {
         name: "snapshot manifest",

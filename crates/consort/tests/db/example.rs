@@ -141,3 +141,52 @@ async fn the_status_is_told_from_the_command_line() {
     let undecided = bed.db(&["resolve", "notes"], "");
     assert_eq!(undecided.status.code(), Some(2), "{}", words(&undecided));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_is_backed_up_checked_and_restored() {
+    let bed = Bed::start().await;
+    let insert = "INSERT INTO notes (author, title) VALUES ('ann', 'it''s kept')";
+    assert!(bed.db(&["shell", "notes", insert], "").status.success());
+    let both = || async {
+        let status = bed.db(&["status"], "");
+        status.status.success()
+    };
+    eventually("both workers are there", PATIENCE, both).await;
+    for order in ["verify", "analyze"] {
+        let done = bed.db(&[order, "notes"], "");
+        assert!(done.status.success(), "{order}: {} {}", out(&done), words(&done));
+        assert_eq!(out(&done).lines().count(), 3, "{order}: {}", out(&done));
+    }
+    let backup = bed.db(&["backup", "notes", "monday.db"], "");
+    assert!(backup.status.success(), "{}", words(&backup));
+    assert!(words(&backup).contains("has 'notes' as of 1-3"), "{}", words(&backup));
+    let again = bed.db(&["backup", "notes", "monday.db"], "");
+    assert!(
+        again.status.code() == Some(1) && words(&again).contains("exists"),
+        "{}",
+        words(&again)
+    );
+    let dump = bed.db(&["dump", "notes"], "");
+    assert!(dump.status.success(), "{}", words(&dump));
+    let text = out(&dump);
+    assert!(text.contains("'it''s kept'") && !text.contains("_consort"), "{text}");
+
+    assert!(bed.db(&["shell", "notes", "DELETE FROM notes"], "").status.success());
+    let restore = bed.db(&["restore", "notes", "monday.db"], "");
+    assert_eq!(
+        (restore.status.code(), out(&restore)),
+        (Some(0), "2-0\n".into()),
+        "{}",
+        words(&restore)
+    );
+    let titles = ["shell", "notes", "--json", "SELECT title FROM notes"];
+    let restored = bed.db(&titles, "");
+    assert_eq!(out(&restored), "[\"it's kept\"]\n", "{}", words(&restored));
+    fs::write(bed.folder.path().join("no.db"), "no database").expect("a file");
+    let refused = bed.db(&["restore", "notes", "no.db"], "");
+    assert!(refused.status.code() == Some(1), "{}", words(&refused));
+    assert!(words(&refused).contains("is not a SQLite file"), "{}", words(&refused));
+    let running = bed.db(&["resolve", "notes", "--accept"], "");
+    assert!(running.status.code() == Some(1), "{}", words(&running));
+    assert!(words(&running).contains("is not stopped"), "{}", words(&running));
+}

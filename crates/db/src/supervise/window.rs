@@ -6,7 +6,7 @@ use consort_kernel::Timestamp;
 use super::scale::{ReadWindow, ScaleStep};
 use crate::wire::{DbFormatError, FieldReader, FieldWriter};
 
-const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 
 /// The contents of the window cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
