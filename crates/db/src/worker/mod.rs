@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use crate::db::Database;
 use crate::head::{HeadSight, LastSeen};
 use crate::position::DbPosition;
-use crate::store::CellsAnswer;
+use crate::store::{CellsAnswer, DbStoreError};
 use cell::{WorkerCell, WorkerState};
 use folder::WorkerFolder;
 use following::FollowEnd;
@@ -203,7 +203,7 @@ async fn draw_worker(db: &Database, slot: u16) -> Result<WorkerCell, String> {
     loop {
         let drawn = async {
             let wanted = store.sight().await?.wanted;
-            Ok::<_, crate::store::DbStoreError>((wanted, store.now().await?))
+            Ok::<_, DbStoreError>((wanted, store.now().await?))
         };
         let (wanted, now) = match drawn.await {
             Ok((Some(wanted), now)) => (wanted, now),
@@ -248,17 +248,34 @@ async fn draw_worker(db: &Database, slot: u16) -> Result<WorkerCell, String> {
     }
 }
 
-/// Removes the cell of a worker that has ended, if it is the one meant, so that others notice at once.
+/// Removes the cell of a worker that has ended, if it is the one meant, so that others notice at once. While the
+/// store cannot be reached it is tried again: the process lives, so the cell would pass for that of a live worker, and
+/// nobody would replace it.
 async fn remove_cell(db: &Database, id: u64, is_meant: impl Fn(&WorkerCell) -> bool) {
-    let key = db.store().cells().worker(id);
-    let Ok(found) = db.store().bytes(std::slice::from_ref(&key)).await else { return };
-    let Some(stored) = found.into_iter().next().flatten() else { return };
-    if WorkerCell::decode(&stored).is_ok_and(|cell| is_meant(&cell)) {
-        let delete = Operation::Delete(Cell::new(Kind::Bytes, key.clone()));
-        // If it fails, the supervisor deletes the cell once this process is dead.
-        let _ = db.store().commit([Expect::Bytes(key, Some(stored))], vec![delete]).await;
+    while try_remove_cell(db, id, &is_meant).await.is_err() {
+        tokio::time::sleep(RETRY_PAUSE).await;
     }
     db.view().refresh();
+}
+
+async fn try_remove_cell(
+    db: &Database,
+    id: u64,
+    is_meant: impl Fn(&WorkerCell) -> bool,
+) -> Result<(), DbStoreError> {
+    let key = db.store().cells().worker(id);
+    let found = db.store().bytes(std::slice::from_ref(&key)).await?;
+    let Some(stored) = found.into_iter().next().flatten() else { return Ok(()) };
+    if !WorkerCell::decode(&stored).is_ok_and(|cell| is_meant(&cell)) {
+        return Ok(());
+    }
+    let delete = Operation::Delete(Cell::new(Kind::Bytes, key.clone()));
+    match db.store().commit([Expect::Bytes(key, Some(stored))], vec![delete]).await {
+        CellsAnswer::Done => Ok(()),
+        // It was written meanwhile, or deleted: the next look tells.
+        CellsAnswer::Stale => Err(DbStoreError::Refused("the cell has changed".into())),
+        CellsAnswer::Unknown(fault) | CellsAnswer::Failed(fault) => Err(fault.into()),
+    }
 }
 
 impl WorkerControl {

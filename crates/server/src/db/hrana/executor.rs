@@ -265,7 +265,7 @@ impl<'a> Executor<'a> {
                 Ok(snapshot) => {
                     let position = snapshot.position();
                     let until = Instant::now() + time;
-                    self.stream.transaction = StreamTransaction::Read(snapshot, until);
+                    self.stream.transaction = StreamTransaction::Read(Box::new(snapshot), until);
                     position
                 }
                 Err(failure) => return self.read_failed(&failure).map(Err),
@@ -319,7 +319,7 @@ impl<'a> Executor<'a> {
 
     async fn in_snapshot(
         &mut self,
-        mut snapshot: ReadSnapshot,
+        mut snapshot: Box<ReadSnapshot>,
         until: Instant,
         job: BatchJob,
     ) -> BatchResult {

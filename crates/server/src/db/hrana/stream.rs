@@ -28,7 +28,7 @@ pub(super) struct HranaStream {
     stored: StoredTexts,
     pub(super) transaction: StreamTransaction,
     /// Its place among those that the node holds.
-    seat: Option<OwnedSemaphorePermit>,
+    _seat: Option<OwnedSemaphorePermit>,
 }
 
 /// The transaction that a stream is in.
@@ -39,7 +39,7 @@ pub(super) enum StreamTransaction {
     /// It has the writer.
     Write(ClientTransaction),
     /// It reads a snapshot, until then.
-    Read(ReadSnapshot, Instant),
+    Read(Box<ReadSnapshot>, Instant),
     /// It was taken back, and its client does not know yet.
     Lost,
 }
@@ -72,7 +72,7 @@ impl HranaStream {
             true => Some(Arc::clone(&streams.0.seats).try_acquire_owned().ok()?),
             false => None,
         };
-        Some(HranaStream { seat, ..HranaStream::default() })
+        Some(HranaStream { _seat: seat, ..HranaStream::default() })
     }
 
     /// The texts that it has stored.

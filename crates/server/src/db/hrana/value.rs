@@ -60,32 +60,30 @@ impl<'de> Deserialize<'de> for HranaArgument {
 
 impl Serialize for HranaValue<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let tagged = |kind: &'static str, value: Option<&str>| {
-            let mut wire = to.serialize_struct("Value", 2)?;
-            wire.serialize_field("type", kind)?;
-            match value {
-                Some(value) if kind == "blob" => wire.serialize_field("base64", value)?,
-                Some(value) => wire.serialize_field("value", value)?,
-                None => {}
-            }
-            wire.end()
-        };
+        let mut wire = to.serialize_struct("Value", 2)?;
         match self.0 {
-            SqlValue::Null => tagged("null", None),
-            SqlValue::Integer(number) => tagged("integer", Some(&number.to_string())),
+            SqlValue::Null => wire.serialize_field("type", "null")?,
+            SqlValue::Integer(number) => {
+                wire.serialize_field("type", "integer")?;
+                wire.serialize_field("value", &number.to_string())?;
+            }
             SqlValue::Real(real) => {
-                let mut wire = to.serialize_struct("Value", 2)?;
                 wire.serialize_field("type", "float")?;
                 // JSON has no infinite number: it becomes null there, as with sqld.
                 wire.serialize_field("value", real)?;
-                wire.end()
             }
-            SqlValue::Text(text) => match std::str::from_utf8(text) {
-                Ok(text) => tagged("text", Some(text)),
-                Err(_) => Err(S::Error::custom("the text is not UTF-8")),
-            },
-            SqlValue::Blob(blob) => tagged("blob", Some(&BASE64.encode(blob))),
+            SqlValue::Text(text) => {
+                let text = std::str::from_utf8(text);
+                let text = text.map_err(|_| S::Error::custom("the text is not UTF-8"))?;
+                wire.serialize_field("type", "text")?;
+                wire.serialize_field("value", text)?;
+            }
+            SqlValue::Blob(blob) => {
+                wire.serialize_field("type", "blob")?;
+                wire.serialize_field("base64", &BASE64.encode(blob))?;
+            }
         }
+        wire.end()
     }
 }
 
