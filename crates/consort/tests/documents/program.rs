@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -46,20 +46,30 @@ pub(crate) struct Ended {
     pub(crate) errors: String,
 }
 
+/// Copies a folder and the folders in it.
+fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_folder(&entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}
+
 impl Workplace {
     /// An empty folder with a copy of the examples.
     pub(crate) fn new() -> io::Result<Workplace> {
         let beside = tempfile::Builder::new().prefix("consort-page-").tempdir()?;
         let page = beside.path().join("page");
-        for folder in ["page", "page/examples", "bin", "home", "logs"] {
+        for folder in ["page", "bin", "home", "logs"] {
             fs::create_dir(beside.path().join(folder))?;
         }
-        for example in fs::read_dir(files::root().join("examples"))? {
-            let example = example?;
-            if example.path().is_file() {
-                fs::copy(example.path(), page.join("examples").join(example.file_name()))?;
-            }
-        }
+        copy_folder(&files::root().join("examples"), &page.join("examples"))?;
         let bin = beside.path().join("bin");
         symlink(env!("CARGO_BIN_EXE_consort"), bin.join("consort"))?;
         fs::write(beside.path().join("pids"), "")?;
